@@ -1,0 +1,413 @@
+"""Every error of this package, split by who must act.
+
+    JournalError
+    ├── UsageError            the caller: the request itself is wrong
+    │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
+    │   ├── UnknownAgent · RunNotFound · TurnNotFound · RunExists · KeyConflict · RunBusy
+    │   ├── RunClosed · RunGone · NotRetriable · NotInTurn
+    ├── TurnError             whoever awaits the turn
+    │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
+    ├── CallFailure           the handler, about one of its calls
+    │   ├── CallError · OutcomeUnknown · DidNotHappen · CallTimeout · ValueLost · ToolArgumentError
+    ├── WorldError            the operator: the store
+    │   ├── WorldUnavailable · WorldBusy · WorldReadOnly · WorldFull · WorldMissing
+    │   ├── WorldCorrupt · WorldTooNew · WorldUnknown · MissingCapability
+    └── LogError              whoever wrote the log, or a newer version of us
+        ├── CorruptRecord · UnknownRecordType · RecordTooNew
+
+    ControlFlow (BaseException, only inside a handler: harnesses swallow Exception)
+    ├── Diverged · ClaimLost · HandlerAborted
+
+Errors carry fields; the message is made of them and says what to do next.
+"""
+
+from typing import Any
+
+
+class JournalError(Exception):
+    """Root of all errors of this package."""
+
+
+# The caller ---------------------------------------------------------------------------------------
+
+
+class UsageError(JournalError):
+    """The request cannot be carried out as it stands; nothing was written."""
+
+
+class InvalidId(UsageError):
+    """An id holds what ids may not hold."""
+
+    def __init__(self, *, what: str, value: str, reason: str, suggestion: str | None) -> None:
+        self.what, self.value, self.reason, self.suggestion = what, value, reason, suggestion
+        hint = f"; try {suggestion!r}" if suggestion else ""
+        shown = value if len(value) <= 80 else value[:77] + "..."
+        super().__init__(
+            f"{what} {shown!r} is refused: {reason} (allowed: 1 to 200 of letters, digits and ._:@|+=~/-){hint}"
+        )
+
+
+class InvalidValue(UsageError):
+    """A value that canonical JSON cannot say; `path` leads to the part at fault."""
+
+    def __init__(self, *, what: str, path: str, reason: str) -> None:
+        self.what, self.path, self.reason = what, path, reason
+        super().__init__(f"{what}{f' at {path}' if path else ''}: {reason}")
+
+
+class ValueTooLarge(UsageError):
+    """A value over the size limit."""
+
+    def __init__(self, *, what: str, size: int, limit: int) -> None:
+        self.what, self.size, self.limit = what, size, limit
+        super().__init__(
+            f"{what} takes {size:,} bytes, {limit:,} are allowed: keep it in a file or a bucket and pass its address"
+        )
+
+
+class UnknownType(UsageError):
+    """A declared type that values can neither be written from nor read back to."""
+
+    def __init__(self, *, what: str, type_name: str) -> None:
+        self.what, self.type_name = what, type_name
+        super().__init__(
+            f"{what} is declared as {type_name}, which cannot be written to the log and read back: "
+            "return JSON values, a dataclass, a msgspec.Struct or a pydantic model, or name one with returns="
+        )
+
+
+class InvalidOptions(UsageError):
+    """Options that contradict each other or the function they are for."""
+
+
+class UnknownAgent(UsageError):
+    """No agent of that name is registered here."""
+
+    def __init__(self, *, agent: str, known: list[str]) -> None:
+        self.agent, self.known = agent, known
+        have = ", ".join(known) if known else "none"
+        super().__init__(
+            f"agent {agent!r} is not registered here (registered: {have}): "
+            "import the module that defines it, or give --app module:attribute"
+        )
+
+
+class RunNotFound(UsageError):
+    """No run of that id in this world and namespace."""
+
+    def __init__(self, *, run_id: str, world: str) -> None:
+        self.run_id, self.world = run_id, world
+        super().__init__(f"run {run_id!r} is not in {world}: check the id (journal runs) and the store URL")
+
+
+class TurnNotFound(UsageError):
+    """The run has no turn of that id."""
+
+    def __init__(self, *, run_id: str, turn_id: str) -> None:
+        self.run_id, self.turn_id = run_id, turn_id
+        super().__init__(f"run {run_id!r} has no turn {turn_id!r}: see journal show {run_id}")
+
+
+class RunExists(UsageError):
+    """A run of that id was started with another input."""
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"run {run_id!r} was started with another input: choose another run_id, "
+            "or give key= to add a further turn to that run"
+        )
+
+
+class KeyConflict(UsageError):
+    """An idempotency key was used before, with another input."""
+
+    def __init__(self, *, run_id: str, key: str) -> None:
+        self.run_id, self.key = run_id, key
+        super().__init__(
+            f"key {key!r} of run {run_id!r} belongs to another input: a key names one input for ever; choose a new one"
+        )
+
+
+class RunBusy(UsageError):
+    """The run is working on another turn, and the caller asked not to queue behind it."""
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"run {run_id!r} is busy with another turn: wait for it, or submit with if_busy='queue'"
+        )
+
+
+class RunClosed(UsageError):
+    """The run was closed; it takes no further turns."""
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id!r} is closed and takes nothing more: start a new run")
+
+
+class RunGone(UsageError):
+    """The run was swept; only its tombstone is left."""
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id!r} was swept and its id is not free yet: start a run under another id")
+
+
+class NotRetriable(UsageError):
+    """The turn is in a state that cannot be retried."""
+
+    def __init__(self, *, run_id: str, turn_id: str, status: str) -> None:
+        self.run_id, self.turn_id, self.status = run_id, turn_id, status
+        super().__init__(
+            f"turn {turn_id!r} of run {run_id!r} is {status}: only a failed or a blocked turn can be retried"
+        )
+
+
+class NotInTurn(UsageError):
+    """Something that belongs inside a turn, or inside a call, was used outside of one."""
+
+    def __init__(self, *, what: str, where: str = "a turn") -> None:
+        self.what = what
+        super().__init__(
+            f"{what} works only inside {where}: call it from a handler registered with @journal.agent"
+        )
+
+
+# Whoever awaits the turn ----------------------------------------------------------------------------
+
+
+class TurnError(JournalError):
+    """The turn did not end with a value."""
+
+    def __init__(self, message: str, *, run_id: str, turn_id: str) -> None:
+        self.run_id, self.turn_id = run_id, turn_id
+        super().__init__(message)
+
+
+class TurnFailed(TurnError):
+    """The handler raised; `type`, `code` and `data` tell what."""
+
+    def __init__(self, *, run_id: str, turn_id: str, type: str, code: str | None, data: Any) -> None:  # noqa: A002 - the field's name in the log
+        self.type, self.code, self.data = type, code, data
+        detail = f" ({code})" if code else ""
+        super().__init__(
+            f"turn {turn_id!r} of run {run_id!r} failed with {type}{detail}: see journal show {run_id}, "
+            f"then journal retry {run_id}",
+            run_id=run_id,
+            turn_id=turn_id,
+        )
+
+
+class TurnCancelled(TurnError):
+    """The turn was cancelled on request."""
+
+    def __init__(self, *, run_id: str, turn_id: str) -> None:
+        super().__init__(f"turn {turn_id!r} of run {run_id!r} was cancelled", run_id=run_id, turn_id=turn_id)
+
+
+class TurnBlocked(TurnError):
+    """The turn is stopped until someone acts."""
+
+    def __init__(self, *, run_id: str, turn_id: str, reason: str, detail: str) -> None:
+        self.reason, self.detail = reason, detail
+        super().__init__(
+            f"turn {turn_id!r} of run {run_id!r} is blocked ({reason}): {detail}",
+            run_id=run_id,
+            turn_id=turn_id,
+        )
+
+
+class ResultTimeout(TurnError, TimeoutError):
+    """The wait for a result ended before the turn did; the turn goes on."""
+
+    def __init__(self, *, run_id: str, turn_id: str, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"turn {turn_id!r} of run {run_id!r} had not ended after {seconds:g} s; it goes on, ask again",
+            run_id=run_id,
+            turn_id=turn_id,
+        )
+
+
+# The handler, about one of its calls ---------------------------------------------------------------
+
+
+class CallFailure(JournalError):
+    """A call did not end with a value."""
+
+
+class CallError(CallFailure):
+    """A call raised an exception whose class is not rebuilt on replay; the same on the first run."""
+
+    def __init__(self, *, call: str, type: str, code: str | None = None, data: Any = None) -> None:  # noqa: A002 - the field's name in the log
+        self.call, self.type, self.code, self.data = call, type, code, data
+        super().__init__(f"call {call!r} failed with {type}{f' ({code})' if code else ''}")
+
+
+class OutcomeUnknown(CallFailure):
+    """The call was started before an interruption and may have happened; it was not repeated."""
+
+    def __init__(self, *, call: str, name: str) -> None:
+        self.call, self.name = call, name
+        super().__init__(
+            f"{name!r} (call {call!r}) was started before an interruption and may have completed; "
+            "it was not repeated: check its effect before asking for it again"
+        )
+
+
+class DidNotHappen(CallFailure):
+    """Raised by a tool to say that its effect certainly did not take place: an error, not unknown."""
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(reason or "the effect did not take place")
+
+
+class CallTimeout(CallFailure, TimeoutError):
+    """A safe call ran longer than its timeout."""
+
+    def __init__(self, *, call: str, seconds: float) -> None:
+        self.call, self.seconds = call, seconds
+        super().__init__(f"call {call!r} did not end within {seconds:g} s")
+
+
+class ValueLost(CallFailure):
+    """The call happened, and its result could not be written down; `repr` is what is left of it."""
+
+    def __init__(self, *, call: str, reason: str, repr: str) -> None:  # noqa: A002 - the field's name in the log
+        self.call, self.reason, self.repr = call, reason, repr
+        super().__init__(
+            f"call {call!r} happened, but its result could not be kept ({reason}); it was {repr}: "
+            "return JSON values or declare the result's type"
+        )
+
+
+class ToolArgumentError(CallFailure):
+    """The arguments do not fit the tool; the text is meant for a model to act on. Nothing was run."""
+
+    def __init__(self, *, tool: str, reason: str) -> None:
+        self.tool, self.reason = tool, reason
+        super().__init__(f"{tool} was not run: {reason}; call it again with corrected arguments")
+
+
+# The operator --------------------------------------------------------------------------------------
+
+
+class WorldError(JournalError):
+    """The store cannot do what is asked; `world` is its URL without credentials."""
+
+    def __init__(self, message: str, *, world: str) -> None:
+        self.world = world
+        super().__init__(f"{world}: {message}")
+
+
+class WorldUnavailable(WorldError):
+    """The store does not answer, or answered too late to be sure; what was offered may or may not be stored."""
+
+
+class WorldBusy(WorldError):
+    """Another process held the store for longer than the bound."""
+
+
+class WorldReadOnly(WorldError):
+    """The store cannot be written."""
+
+
+class WorldFull(WorldError):
+    """The disk, or the store's own limit, is full; nothing of the refused batch was stored."""
+
+
+class WorldMissing(WorldError):
+    """The store's file was deleted or replaced while it was in use."""
+
+
+class WorldCorrupt(WorldError):
+    """The store is damaged as a whole."""
+
+
+class WorldTooNew(WorldError):
+    """The store was written by a newer version of this package."""
+
+
+class WorldUnknown(WorldError):
+    """No installed package serves this URL."""
+
+
+class MissingCapability(WorldError):
+    """The store lacks something that was required of it."""
+
+
+# The log -------------------------------------------------------------------------------------------
+
+
+class LogError(JournalError):
+    """One record cannot be used; `run_id` and `seq` say which."""
+
+    def __init__(self, message: str, *, run_id: str, seq: int) -> None:
+        self.run_id, self.seq = run_id, seq
+        super().__init__(f"record {seq} of run {run_id!r} {message}")
+
+
+class CorruptRecord(LogError):
+    """A record's bytes are not what was written."""
+
+    def __init__(self, *, run_id: str, seq: int, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"is damaged ({reason}): restore the store from a backup, or retire the run",
+            run_id=run_id,
+            seq=seq,
+        )
+
+
+class UnknownRecordType(LogError):
+    """A record of a type that this version does not know."""
+
+    def __init__(self, *, run_id: str, seq: int, type: str) -> None:  # noqa: A002 - the field's name in the log
+        self.type = type
+        super().__init__(f"has the unknown type {type!r}: upgrade durable-journal", run_id=run_id, seq=seq)
+
+
+class RecordTooNew(LogError):
+    """A record in a newer format than this version reads."""
+
+    def __init__(self, *, run_id: str, seq: int, type: str, version: int, reads: int) -> None:  # noqa: A002 - the field's name in the log
+        self.type, self.version, self.reads = type, version, reads
+        super().__init__(
+            f"is a {type!r} of version {version}, and this version reads up to {reads}: upgrade durable-journal",
+            run_id=run_id,
+            seq=seq,
+        )
+
+
+# Inside a handler ----------------------------------------------------------------------------------
+
+
+class ControlFlow(BaseException):
+    """The engine stops the handler. Never caught by a handler: it is no failure of the call."""
+
+
+class Diverged(ControlFlow):
+    """The handler asked for another call than the log holds; the turn becomes blocked."""
+
+    def __init__(self, *, call: str, recorded: dict[str, Any] | None, asked: dict[str, Any] | None) -> None:
+        self.call, self.recorded, self.asked = call, recorded, asked
+        super().__init__(f"call {call!r}: the log holds {recorded}, the code asks for {asked}")
+
+
+class ClaimLost(ControlFlow):
+    """Another holder has the run, or the log is behind what this holder was told; it must stop at once."""
+
+    def __init__(self, *, run_id: str, reason: str) -> None:
+        self.run_id, self.reason = run_id, reason
+        super().__init__(f"the claim on run {run_id!r} is lost: {reason}")
+
+
+class HandlerAborted(ControlFlow):
+    """The engine cannot go on with this turn (the store failed, the log cannot be read); `cause` says why."""
+
+    def __init__(self, *, run_id: str, cause: BaseException) -> None:
+        self.run_id, self.cause = run_id, cause
+        super().__init__(f"run {run_id!r} cannot go on here: {cause}")

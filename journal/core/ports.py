@@ -1,0 +1,464 @@
+"""The ports of a world: what the engine asks of a store, in its own words.
+
+The docstrings are promises; the contract suite (`journal.worlds.contract`) quotes and checks them.
+A world is bound to one namespace; the same run id in another namespace is another run.
+
+Everything enters through one door, `Log.append`. Under the run's lock, in this order:
+batch id or key known? → claim (equality, both parts) → `prev_batch` in the log? → `at_head` → write all.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from journal.core.codec import Blob
+from journal.core.records import NewRecord, Record, TurnStatus
+
+# What is offered to the door -----------------------------------------------------------------------
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The right to append for a run. Compared for equality: epochs repeat after a restore, tokens do not."""
+
+    run: str
+    epoch: int
+    token: bytes
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The batch is offered by whoever holds the run."""
+
+    claim: Claim
+    prev_batch: bytes | None
+    """Id of this holder's last answered batch, before that of the last record it read. None: not checked."""
+
+
+class Keyed(msgspec.Struct, frozen=True):
+    """The batch is offered from outside; the key makes it idempotent within the run."""
+
+    key: str
+    digest: bytes
+    """Digest of what is asked for: the same key with another digest is a conflict."""
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Create the run if it is absent: `record` becomes its first one. Ignored if the run exists."""
+
+    agent: str
+    record: NewRecord
+    min_reader: int = 1
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True):
+    """A turn was submitted: ready now (or at `due_at`), if no turn is active; else it waits its turn."""
+
+    turn: str
+    priority: int = 0
+    """Higher goes first."""
+    due_at: float | None = None
+    """Wall clock; None: at once."""
+
+
+class Park(msgspec.Struct, frozen=True, tag=True):
+    """The holder waits for something: the claim is released, due at the deadline (None: only when woken)."""
+
+    due_at: float | None = None
+
+
+class Wake(msgspec.Struct, frozen=True, tag=True):
+    """Something came from outside. Parked: due now. Claimed: marked woken. Blocked or idle: unchanged."""
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """The holder recorded an outcome: the run is no crash loop, takeovers = 0."""
+
+
+class Finish(msgspec.Struct, frozen=True, tag=True):
+    """The turn ended: the claim is released; ready if another turn is pending or the entry was woken, else idle."""
+
+    turn: str
+    status: TurnStatus
+
+
+class Block(msgspec.Struct, frozen=True, tag=True):
+    """The turn is stopped until someone acts: the claim is released, not due."""
+
+
+class Release(msgspec.Struct, frozen=True, tag=True):
+    """The holder gives the run back unfinished: due now, takeovers unchanged. No unfinished turn: idle."""
+
+    delay_seconds: float = 0.0
+    """Due only after this long (a worker that cannot read the run leaves it to others for a while)."""
+
+
+class Drain(msgspec.Struct, frozen=True, tag=True):
+    """The holder is shutting down with a call under way: whoever takes over does not count it as a crash."""
+
+
+class Retry(msgspec.Struct, frozen=True, tag=True):
+    """The failed or blocked turn is unfinished again: due now, takeovers = 0."""
+
+    turn: str
+
+
+class Close(msgspec.Struct, frozen=True, tag=True):
+    """The run takes nothing more: its queue entry is removed, and with it any claim."""
+
+
+QueueChange = Submit | Park | Wake | Progress | Finish | Block | Release | Drain | Retry | Close
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What becomes durable together, or not at all."""
+
+    run: str
+    id: bytes
+    """128 bits, chosen by the author; the same batch offered again is recognized by it."""
+    author: Held | Keyed
+    records: tuple[NewRecord, ...] = ()
+    create: Create | None = None
+    at_head: int | None = None
+    """The batch is refused unless this is the last seq of the run, exactly."""
+    queue: QueueChange | None = None
+    blobs: tuple[Blob, ...] = ()
+
+
+# What the door answers -----------------------------------------------------------------------------
+
+
+class Committed(msgspec.Struct, frozen=True, tag=True):
+    """All of it is durable. `first` to `last` are the seqs of its records, a created run's first one included.
+
+    A batch without records answers the head as `last` and head + 1 as `first`.
+    """
+
+    first: int
+    last: int
+    time: float
+
+
+class Duplicate(msgspec.Struct, frozen=True, tag=True):
+    """This batch (or key, with the same digest) is in the log already; nothing was written now."""
+
+    original: Committed
+    claim_valid: bool
+    """Whether the author's claim holds now. Nobody acts without a claim that holds. True for `Keyed`."""
+
+
+class KeyConflict(msgspec.Struct, frozen=True, tag=True):
+    """The key was used with another digest."""
+
+    original: Committed
+
+
+class StaleClaim(msgspec.Struct, frozen=True, tag=True):
+    """The author does not hold the run. Fatal to the holder."""
+
+    offered: int
+    """Epoch of the claim that was offered."""
+    current: int
+    """Epoch of the run's last claim."""
+
+
+class LogRegressed(msgspec.Struct, frozen=True, tag=True):
+    """`prev_batch` is not in the log: what this holder was told is durable is gone, or has not landed. Fatal."""
+
+    head: int
+
+
+class HeadMoved(msgspec.Struct, frozen=True, tag=True):
+    """`at_head` is not the head: read, and decide again."""
+
+    head: int
+
+
+class NoRun(msgspec.Struct, frozen=True, tag=True):
+    """No such run, and the batch does not create it."""
+
+
+class Closed(msgspec.Struct, frozen=True, tag=True):
+    """The run is closed."""
+
+
+class Gone(msgspec.Struct, frozen=True, tag=True):
+    """The run was swept; its tombstone holds the id."""
+
+
+class Unknown(msgspec.Struct, frozen=True, tag=True):
+    """The store did not answer, so the batch may or may not be durable, or may yet become so.
+
+    Never settled by a read. Offer the same batch again until the door answers.
+    """
+
+    reason: str
+
+
+Answer = (
+    Committed
+    | Duplicate
+    | KeyConflict
+    | StaleClaim
+    | LogRegressed
+    | HeadMoved
+    | NoRun
+    | Closed
+    | Gone
+    | Unknown
+)
+
+# What is read --------------------------------------------------------------------------------------
+
+RunStatus = Literal["pending", "running", "parked", "blocked", "succeeded", "failed", "cancelled"]
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as listings show it. Its status is that of its oldest unfinished turn, else of its last."""
+
+    run: str
+    agent: str
+    namespace: str
+    status: RunStatus
+    closed: bool
+    head: int
+    """Last seq."""
+    created: float
+    """Wall clock, seconds."""
+    turn: str | None
+    """The oldest unfinished turn, else None."""
+    turns: int
+    """How many were submitted."""
+    epoch: int
+    takeovers: int
+    due_at: float | None
+    position: int
+    """Where a page of `runs` may go on."""
+
+
+class TurnInfo(msgspec.Struct, frozen=True):
+    """A turn: where it was submitted and, once it ended, how and where."""
+
+    turn: str
+    submitted: int
+    """Seq of its `turn.submitted`."""
+    status: TurnStatus | None
+    finished: int | None
+    """Seq of its `turn.finished`."""
+
+
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list, newest first."""
+
+    status: RunStatus | None = None
+    agent: str | None = None
+    before: int | None = None
+    """`position` of the last run of the page before; runs inserted meanwhile do not shift the pages."""
+    limit: int = 100
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim that was just given, and where to start reading."""
+
+    claim: Claim
+    agent: str
+    turn: str | None
+    """The oldest unfinished turn. None: there is none (woken without work): release it."""
+    submitted: int
+    """Seq of that turn's `turn.submitted`; its history starts there."""
+    head: int
+    takeovers: int
+    """Consecutive takeovers without progress, this one included."""
+    taken_over: bool
+    """Whether the holder before let its lease run out, or died."""
+    min_reader: int
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """What a claim brought."""
+
+    claimed: tuple[Claimed, ...]
+    next_due_seconds: float | None
+    """From now until the next entry of these agents falls due or its lease runs out; None: nothing in sight."""
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a call's output while it is still running. Not a record; at most once."""
+
+    call: str
+    number: int
+    """The try of the call it belongs to."""
+    data: bytes
+    """Canonical JSON."""
+    seq: int = 0
+    """Filled in by the store: the head when it was published."""
+    sub: int = 0
+    """Filled in by the store: counts from 1 above that head."""
+    time: float = 0.0
+
+
+Item = Record | Delta
+START = "0000000000000000_0000000000000000"
+
+
+def offset_of(item: Item) -> str:
+    """The reader's place behind `item`: strictly rising, sortable as text."""
+    sub = item.sub if isinstance(item, Delta) else 0
+    return f"{item.seq:016d}_{sub:016d}"
+
+
+def parse_offset(offset: str) -> tuple[int, int]:
+    """(seq, sub) of an offset; raises ValueError if it is none."""
+    if offset == "-1":
+        return 0, 0
+    seq, sep, sub = offset.partition("_")
+    if not sep or len(seq) != 16 or len(sub) != 16 or not (seq + sub).isdecimal():
+        raise ValueError(
+            f"{offset!r} is not an offset: give one that was read from this run, or -1 for its start"
+        )
+    return int(seq), int(sub)
+
+
+class SweepPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What may leave the world: closed runs, whole, and the deltas of turns that ended."""
+
+    closed_older_than_seconds: float
+    tombstone_seconds: float = 30 * 24 * 3600.0
+    """How long the id of a swept run stays taken."""
+    deltas_older_than_seconds: float = 3600.0
+    limit: int = 100
+    """Runs at most in one call."""
+
+
+# The ports -----------------------------------------------------------------------------------------
+
+
+class Log(Protocol):
+    """Append-only records, one dense sequence a run."""
+
+    def append(self, batch: Batch) -> Awaitable[Answer]:
+        """Offer `batch` to the door.
+
+        Starts at once, awaited or not. Everything of the batch becomes durable together: records, blobs,
+        queue change, claim change. The store alone allocates seqs, dense from 1. A batch that is refused
+        leaves no trace and never fails a neighbour. Batches of one run that are offered one after the
+        other are decided in that order. Cancelling the awaiter does not withdraw the batch.
+
+        Raises a `WorldError` when the batch certainly did not land and offering it again cannot help
+        (read-only, full, deleted, corrupt, too new). Answers `Unknown` when it may have landed.
+        """
+        ...
+
+    async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
+        """Up to `limit` records with seq > `after`, in order; fewer only at the end of the log.
+
+        No statement or transaction stays open behind it. Raises `CorruptRecord` for bytes that are not
+        what was written, `RunNotFound`, `RunGone`.
+        """
+        ...
+
+    async def run(self, run: str) -> RunInfo | None:
+        """The run, or None. Raises `RunGone` where only a tombstone is left."""
+        ...
+
+    async def turn(self, run: str, turn: str) -> TurnInfo | None:
+        """One turn of the run, or None."""
+        ...
+
+    async def runs(self, query: RunQuery) -> list[RunInfo]:
+        """A page of runs, newest first."""
+        ...
+
+    async def get_blob(self, run: str, blob: str) -> bytes:
+        """A blob of that run. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
+        ...
+
+    async def sweep(self, policy: SweepPolicy) -> int:
+        """Remove what `policy` allows; returns how many runs went. Whole closed runs only, blobs and deltas too."""
+        ...
+
+
+class Renewer(Protocol):
+    """Renews claims from a thread of its own, with a connection of its own: a busy event loop loses nothing."""
+
+    def renew(self, claims: Sequence[Claim], lease_seconds: float) -> set[Claim]:
+        """Extend those that still hold, and return them. Blocking. Raises `WorldError` if the store does not answer."""
+        ...
+
+    def close(self) -> None:
+        """Let the connection go."""
+        ...
+
+
+class Queue(Protocol):
+    """One entry a run: who may work on it, from when, and who holds it."""
+
+    async def claim(
+        self,
+        *,
+        worker: str,
+        limit: int,
+        lease_seconds: float,
+        agents: Collection[str] | None,
+        reads: int,
+        run: str | None = None,
+    ) -> Claims:
+        """Claim up to `limit` entries that are due: highest priority first, then the longest due.
+
+        An entry is claimable when it is due and unclaimed, or claimed by a holder whose lease has run out or
+        whose process is known to be dead; the latter is a takeover (takeovers + 1 unless it was draining).
+        A claim bumps the epoch, draws a new token and clears `woken`. Entries of other agents (`agents` not
+        None) and entries that need a newer reader than `reads` are never given. `run` narrows it to one run.
+        """
+        ...
+
+    def open_renewer(self) -> Renewer:
+        """A renewer for this world; the caller closes it."""
+        ...
+
+    async def wait_for_work(self, timeout_seconds: float) -> None:
+        """Return when an entry may have become claimable, or after the timeout. May return early for no reason."""
+        ...
+
+
+class Stream(Protocol):
+    """Watching: history from an offset, then live."""
+
+    async def publish(self, claim: Claim, deltas: Sequence[Delta]) -> bool:
+        """Store deltas at (head, last sub + 1), under the run's lock; False if the claim does not hold.
+
+        Kept until the turn has ended plus an hour. May be lost in a crash.
+        """
+        ...
+
+    def follow(self, run: str, *, offset: str = START) -> AsyncIterator[Item]:
+        """Everything behind `offset`, in order of offsets: history, then live, without gap or double.
+
+        Records come exactly once, deltas at most once. It does not end by itself while the run is open; it
+        ends after `run.closed`. It waits for a run that does not exist yet; raises `RunGone` for a swept one.
+        Leaving it changes nothing for the run. Sees appends of other processes within 50 ms.
+        """
+        ...
+
+
+class World(Log, Queue, Stream, Protocol):
+    """A store. Opened by `open_world(url)` as an async context manager; passive until then."""
+
+    url: str
+    """As printed to people: absolute, without credentials."""
+    namespace: str
+    capabilities: frozenset[str]
+    """What it truly offers: see SEMANTICS 11. `log.persistent`, `multi_process`, `stream.deltas`, …"""
+
+    async def aclose(self) -> None:
+        """Finish what is under way, then let everything go. Claims are not released by it."""
+        ...
+
+
+def batch_bytes(batch: Batch) -> int:
+    """What the batch weighs in a group, in bytes."""
+    return sum(len(r.body) for r in batch.records) + sum(len(b.data) for b in batch.blobs) + 256
+
+
+def agents_match(agent: str, agents: Iterable[str] | None) -> bool:
+    """Whether a worker for `agents` (None: all) may work on `agent`."""
+    return agents is None or agent in agents

@@ -1,0 +1,233 @@
+"""The records: what each says, and the envelope that a world stores around it.
+
+Stored bytes are for ever. A body is a msgpack map; absent fields have their defaults, unknown fields are ignored,
+a newer `v` of a known type fails closed. To change a record: raise its `VERSION`, keep reading the old one, add a
+golden file. The envelope stays outside the body, so that a world can index it and fill in what only it knows.
+Next: `codec.py` (bytes), `ports.py` (how records get in).
+"""
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+
+class BlobRef(msgspec.Struct, frozen=True):
+    """Stands for a value that was too large to live in its record; the blob belongs to the run."""
+
+    blob: str
+    """Digest of the bytes, in hexadecimal."""
+    size: int
+    """Bytes."""
+
+
+Value = bytes | BlobRef
+"""Canonical JSON, opaque to every world, or the address of it."""
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a record says. `TYPE` names it in the envelope; `v` is its format."""
+
+    TYPE: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+    v: int = 1
+
+
+CallKind = Literal["model", "tool", "step"]
+Policy = Literal["safe", "never"]
+OutcomeStatus = Literal["ok", "error", "cancelled", "unknown", "value_lost"]
+TurnStatus = Literal["succeeded", "failed", "cancelled"]
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An exception as the log keeps it: never its text, unless its class is on the allow-list."""
+
+    type: str
+    """Qualified name of the class; builtins without a module."""
+    args: Value | None = None
+    """Its arguments, for an allow-listed class only."""
+    code: str | None = None
+    data: Value | None = None
+
+
+class RunCreated(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """The first record of a run."""
+
+    TYPE: ClassVar[str] = "run.created"
+    agent: str
+    nonce: bytes
+    """16 random bytes: idempotency keys of the run's calls are digests over it."""
+    namespace: str = "default"
+    metadata: dict[str, str] = {}
+    subject: str | None = None
+    """Whose data this is, as the application names them."""
+    versions: dict[str, str] = {}
+    min_reader: int = 1
+
+
+class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """An input waits to be worked through. The turn's id is its idempotency key."""
+
+    TYPE: ClassVar[str] = "turn.submitted"
+    input: Value
+    input_digest: bytes
+    seed: int = 0
+    timeout_seconds: float | None = None
+
+
+class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """A holder begins, or carries on, with the turn."""
+
+    TYPE: ClassVar[str] = "turn.started"
+    worker: str
+    attempt: int
+    version: str | None = None
+    """Version of the application's code, where it states one."""
+    taken_over: bool = False
+    """Whether the holder before died, rather than finished or released."""
+
+
+class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """A call is about to act. Its key is in the envelope."""
+
+    TYPE: ClassVar[str] = "call.intent"
+    kind: CallKind
+    name: str
+    input: Value | None = None
+    input_digest: bytes
+    config_digest: bytes | None = None
+    policy: Policy
+    attempt: int
+    """The attempt of the turn in which the call was tried."""
+    number: int = 1
+    """Which try of the call this is, from 1."""
+
+
+class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """How a call ended."""
+
+    TYPE: ClassVar[str] = "call.outcome"
+    status: OutcomeStatus
+    value: Value | None = None
+    error: ErrorInfo | None = None
+    lost: str | None = None
+    """For `value_lost`: what `repr` gave, capped."""
+    usage: dict[str, int] = {}
+    tries: int = 1
+    """How often the act was tried within this attempt (step retries)."""
+    evidence: int | None = None
+    """Seq of the `call.evidence` this outcome rests on."""
+    probed: bool = False
+    """Whether a probe, not the act, gave this outcome."""
+
+
+class CallEvidence(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """A result that arrived after its holder had lost the claim. It never changes an outcome."""
+
+    TYPE: ClassVar[str] = "call.evidence"
+    outcome: CallOutcome
+    epoch: int
+    """Of the claim that was lost."""
+
+
+class TurnFinished(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """The turn ended."""
+
+    TYPE: ClassVar[str] = "turn.finished"
+    status: TurnStatus
+    output: Value | None = None
+    error: ErrorInfo | None = None
+    cause: str | None = None
+    """Key of the call whose error escaped the handler, where there is one."""
+
+
+class TurnBlocked(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """The turn is stopped until someone acts. Not terminal."""
+
+    TYPE: ClassVar[str] = "turn.blocked"
+    reason: Literal["divergence", "crash_loop", "unknown_agent", "log_error"]
+    detail: str
+    recorded: Value | None = None
+    asked: Value | None = None
+    version: str | None = None
+
+
+class TurnRetried(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """Someone sent a failed or blocked turn on; `superseded` outcomes count no more."""
+
+    TYPE: ClassVar[str] = "turn.retried"
+    superseded: tuple[int, ...] = ()
+    """Seqs of the records set aside."""
+
+
+class CancelRequested(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """Someone asked for the turn to be cancelled."""
+
+    TYPE: ClassVar[str] = "cancel.requested"
+    reason: str | None = None
+
+
+class RunClosed(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """The run takes nothing more."""
+
+    TYPE: ClassVar[str] = "run.closed"
+
+
+class NewRecord(msgspec.Struct, frozen=True):
+    """A record on its way in: the envelope fields that its writer knows, and the body's bytes."""
+
+    type: str
+    turn: str | None
+    key: str | None
+    body: bytes
+    checksum: int
+    """CRC-32 over run, type, turn, key, key id and body (`codec.checksum`)."""
+    key_id: str | None = None
+    """Names the key the values are encrypted with. Reserved: nothing encrypts yet."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record as it lies in the log."""
+
+    run: str
+    seq: int
+    """Place in its run, dense from 1, allocated by the store."""
+    time: float
+    """Wall clock of the store, seconds since the Unix epoch. Never orders anything."""
+    type: str
+    turn: str | None
+    key: str | None
+    epoch: int
+    """Of the claim that wrote it; 0 for authors outside a claim."""
+    batch: bytes
+    body: bytes
+    checksum: int
+    key_id: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body)
+
+
+BODIES: dict[str, type[Body]] = {
+    body.TYPE: body
+    for body in (
+        RunCreated,
+        TurnSubmitted,
+        TurnStarted,
+        CallIntent,
+        CallOutcome,
+        CallEvidence,
+        TurnFinished,
+        TurnBlocked,
+        TurnRetried,
+        CancelRequested,
+        RunClosed,
+    )
+}
+
+MIN_READER = 1
+"""The record format this version writes; a worker states it as the newest that it reads."""
+
+Json = Any
+"""A decoded JSON value."""
