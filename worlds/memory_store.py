@@ -1,0 +1,383 @@
+"""What the memory world keeps: runs, tombstones, and the bells that wake those who wait.
+
+A `Store` may be used from several threads and event loops at once (renewers run on threads, and two journals
+of one process may share it), so everything happens under one lock, and no lock is held across an await.
+"""
+
+import asyncio
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from heapq import merge
+
+from msgspec.structs import replace
+
+from journal.core.ports import (
+    Answer,
+    Batch,
+    Claim,
+    Claimed,
+    Close,
+    Committed,
+    Create,
+    Delta,
+    Finish,
+    Held,
+    Item,
+    Keyed,
+    QueueChange,
+    Retry,
+    RunInfo,
+    Submit,
+    SweepPolicy,
+    TurnInfo,
+)
+from journal.core.records import NewRecord, Record, TurnFinished, TurnSubmitted
+from journal.worlds.door import Sight, decide
+from journal.worlds.queue import Entry, change, take
+
+Key = tuple[str, str]
+"""Namespace and run id."""
+WORK = None
+"""The key that is rung when an entry may have become claimable."""
+_Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+
+
+class Bells:
+    """Wakes those who listen for a key, on any event loop, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiters: dict[Key | None, set[_Waiter]] = {}
+
+    @contextmanager
+    def listen(self, key: Key | None) -> Iterator[asyncio.Event]:
+        """An event of the running loop, set whenever `key` is rung while this is open."""
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiters.setdefault(key, set()).add(waiter)
+        try:
+            yield waiter[1]
+        finally:
+            with self._lock:
+                self._waiters[key].discard(waiter)
+                if not self._waiters[key]:
+                    del self._waiters[key]
+
+    def ring(self, key: Key | None) -> None:
+        """Wake who listens for `key`."""
+        with self._lock:
+            waiters = tuple(self._waiters.get(key, ()))
+        for loop, event in waiters:
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:
+                pass  # that loop was closed with a listener left in it; its own end removes the listener
+
+    def ring_all(self) -> None:
+        """Wake everyone."""
+        with self._lock:
+            keys = tuple(self._waiters)
+        for key in keys:
+            self.ring(key)
+
+
+class Run:
+    """One run: its log, its queue entry, its turns, deltas and blobs."""
+
+    def __init__(self, key: Key, create: Create, *, position: int, now: float) -> None:
+        self.namespace, self.run = key
+        self.agent = create.agent
+        self.min_reader = create.min_reader
+        self.position = position
+        self.created = now
+        self.records: list[Record] = []
+        self.deltas: list[Delta] = []
+        self.blobs: dict[str, bytes] = {}
+        self.turns: dict[str, TurnInfo] = {}
+        self.unfinished: dict[str, TurnInfo] = {}
+        """Those of `turns` that have not ended, oldest first."""
+        self.batches: dict[bytes, Committed] = {}
+        self.keys: dict[str, tuple[bytes, Committed]] = {}
+        self.entry = Entry(agent=create.agent, min_reader=create.min_reader)
+        """Once the run is closed: the last one it had, without its claim. It is in no queue then."""
+        self.lease_until = 0.0
+        self.is_closed = False
+        self.closed_at = 0.0
+
+    @property
+    def head(self) -> int:
+        return len(self.records)
+
+    def oldest(self) -> TurnInfo | None:
+        """The turn to work on."""
+        return next(iter(self.unfinished.values()), None)
+
+    def holds(self, claim: Claim) -> bool:
+        return self.entry.token == claim.token and self.entry.epoch == claim.epoch
+
+    def info(self) -> RunInfo:
+        oldest = self.oldest()
+        return RunInfo(
+            run=self.run,
+            agent=self.agent,
+            namespace=self.namespace,
+            status=self.entry.status,
+            closed=self.is_closed,
+            head=self.head,
+            created=self.created,
+            turn=oldest.turn if oldest else None,
+            turns=len(self.turns),
+            epoch=self.entry.epoch,
+            takeovers=self.entry.takeovers,
+            due_at=None if self.is_closed else self.entry.due_at,
+            position=self.position,
+        )
+
+    def sight(self, batch: Batch) -> Sight:
+        """What the door has to know."""
+        author = batch.author
+        key = self.keys.get(author.key) if isinstance(author, Keyed) else None
+        prev = author.prev_batch if isinstance(author, Held) else None
+        return Sight(
+            exists=True,
+            closed=self.is_closed,
+            head=self.head,
+            epoch=self.entry.epoch,
+            token=self.entry.token,
+            batch=self.batches.get(batch.id),
+            key=key[1] if key else None,
+            key_digest=key[0] if key else None,
+            has_prev=prev is None or prev in self.batches,
+        )
+
+    def write(self, batch: Batch, new: Sequence[NewRecord], now: float) -> Committed:
+        """All of the batch. What can fail comes before the first thing that is kept."""
+        first = self.head + 1
+        last = self.head + len(new)
+        author = batch.author
+        epoch = author.claim.epoch if isinstance(author, Held) else 0
+        records = [
+            Record(
+                run=self.run,
+                seq=seq,
+                time=now,
+                type=record.type,
+                turn=record.turn,
+                key=record.key,
+                epoch=epoch,
+                batch=batch.id,
+                body=bytes(record.body),
+                checksum=record.checksum,
+                key_id=record.key_id,
+            )
+            for seq, record in enumerate(new, first)
+        ]
+        turn = _turn_after(self.turns, batch.queue, records, last)
+        unfinished = self.unfinished if turn is None else _unfinished_after(self.unfinished, turn)
+        entry = self.entry
+        if batch.queue is not None:
+            changed = change(entry, batch.queue, now=now, unfinished=len(unfinished))
+            entry = changed or replace(entry, token=None, due_at=None, woken=False, draining=False)
+        answer = Committed(first, last, now)
+
+        self.records += records
+        self.blobs.update((blob.id, bytes(blob.data)) for blob in batch.blobs)
+        self.unfinished, self.entry = unfinished, entry
+        if turn is not None:
+            self.turns[turn.turn] = turn
+        self.batches[batch.id] = answer
+        if isinstance(author, Keyed):
+            self.keys[author.key] = (author.digest, answer)
+        if isinstance(batch.queue, Close):
+            self.is_closed, self.closed_at = True, now
+        return answer
+
+    def take(self, token: bytes, *, boot: float, lease_seconds: float) -> Claimed:
+        """Give the claim to whoever asked."""
+        oldest = self.oldest()
+        is_takeover = self.entry.token is not None
+        self.entry = take(self.entry, token=token, is_takeover=is_takeover, unfinished=len(self.unfinished))
+        self.lease_until = boot + lease_seconds
+        return Claimed(
+            claim=Claim(self.run, self.entry.epoch, token),
+            agent=self.agent,
+            turn=oldest.turn if oldest else None,
+            submitted=oldest.submitted if oldest else 0,
+            head=self.head,
+            takeovers=self.entry.takeovers,
+            taken_over=is_takeover,
+            min_reader=self.min_reader,
+        )
+
+    def behind(self, place: tuple[int, int], limit: int) -> list[Item]:
+        """Up to `limit` records and deltas behind `place`, by offset."""
+        records: list[Item] = list(self.records[place[0] : place[0] + limit])
+        start = bisect_right(self.deltas, place, key=_place)
+        deltas: list[Item] = list(self.deltas[start : start + limit])
+        return list(merge(records, deltas, key=_place))[:limit]
+
+
+def _place(item: Item) -> tuple[int, int]:
+    return item.seq, item.sub if isinstance(item, Delta) else 0
+
+
+def _turn_after(
+    turns: dict[str, TurnInfo], event: QueueChange | None, records: Sequence[Record], last: int
+) -> TurnInfo | None:
+    """The turn that `event` changes, as it is afterwards."""
+
+    def seq_of(type_: str, turn: str) -> int:
+        return next((r.seq for r in records if r.type == type_ and r.turn == turn), last)
+
+    match event:
+        case Submit(turn=turn):
+            return TurnInfo(turn, seq_of(TurnSubmitted.TYPE, turn), None, None)
+        case Finish(turn=turn, status=status) if turn in turns:
+            return TurnInfo(turn, turns[turn].submitted, status, seq_of(TurnFinished.TYPE, turn))
+        case Retry(turn=turn) if turn in turns:
+            return TurnInfo(turn, turns[turn].submitted, None, None)
+        case _:
+            return None
+
+
+def _unfinished_after(unfinished: dict[str, TurnInfo], turn: TurnInfo) -> dict[str, TurnInfo]:
+    """A retried turn goes back to its old place: before those that were submitted after it."""
+    others = [other for other in unfinished.values() if other.turn != turn.turn]
+    if turn.status is None:
+        others.append(turn)
+    return {other.turn: other for other in sorted(others, key=lambda other: other.submitted)}
+
+
+class Store:
+    """Runs of all namespaces, and who is to be told when something changes."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.runs: dict[Key, Run] = {}
+        self.order: list[Run] = []
+        """The same runs, by position."""
+        self.queued: dict[Key, Run] = {}
+        """Runs that are due at some time, or claimed: all that a claim has to look at."""
+        self.tombstones: dict[Key, float] = {}
+        """Swept runs, and until when (wall clock) their ids stay taken."""
+        self.bells = Bells()
+        self.work_count = 0
+        """How often an entry may have become claimable."""
+        self._position = 0
+
+    def is_gone(self, key: Key, now: float) -> bool:
+        until = self.tombstones.get(key)
+        return until is not None and now < until
+
+    def append(self, key: Key, batch: Batch, now: float) -> Answer:
+        """The door."""
+        with self.lock:
+            run = self.runs.get(key)
+            if self.is_gone(key, now):
+                sight = Sight(exists=False, gone=True)
+            else:
+                sight = run.sight(batch) if run else Sight(exists=False)
+            refusal = decide(batch, sight)
+            if refusal is not None:
+                return refusal
+            new = batch.records
+            if run is None:
+                assert batch.create is not None, "the door lets only a create pass where no run is"
+                run = Run(key, batch.create, position=self._position + 1, now=now)
+                new = (batch.create.record, *new)
+            answer = run.write(batch, new, now)
+            if key not in self.runs:
+                self._position += 1
+                self.runs[key] = run
+                self.order.append(run)
+                self.tombstones.pop(key, None)
+            self._requeue(key, run)
+            if batch.queue is not None and run.entry.token is None and run.entry.due_at is not None:
+                self.ring_work()
+        self.bells.ring(key)
+        return answer
+
+    def ring_work(self) -> None:
+        """An entry may have become claimable."""
+        self.work_count += 1
+        self.bells.ring(WORK)
+
+    def _requeue(self, key: Key, run: Run) -> None:
+        if run.is_closed or (run.entry.due_at is None and run.entry.token is None):
+            self.queued.pop(key, None)
+        else:
+            self.queued[key] = run
+
+    def claimable(
+        self, is_wanted: Callable[[Key, Run], bool], *, wall: float, boot: float
+    ) -> tuple[list[Run], float | None]:
+        """Who may be claimed now, in the order of the port; and how long until the next one may be."""
+        ready: list[tuple[int, float, int, Run]] = []
+        soonest: float | None = None
+        for key, run in self.queued.items():
+            if not is_wanted(key, run):
+                continue
+            due = run.entry.due_at
+            if run.entry.token is not None:
+                left = run.lease_until - boot
+            elif due is not None:
+                left = due - wall
+            else:
+                continue
+            if left <= 0:
+                ready.append((-run.entry.priority, wall if due is None else due, run.position, run))
+            elif soonest is None or left < soonest:
+                soonest = left
+        ready.sort(key=lambda found: found[:3])
+        return [run for *_, run in ready], soonest
+
+    def publish(self, key: Key, claim: Claim, deltas: Sequence[Delta], now: float) -> bool:
+        """Fenced like the door: the store says where they go."""
+        with self.lock:
+            run = self.runs.get(key)
+            if run is None or not run.holds(claim):
+                return False
+            newest = run.deltas[-1] if run.deltas else None
+            sub = newest.sub if newest is not None and newest.seq == run.head else 0
+            for count, delta in enumerate(deltas, 1):
+                placed = replace(delta, data=bytes(delta.data), seq=run.head, sub=sub + count, time=now)
+                run.deltas.append(placed)
+        self.bells.ring(key)
+        return True
+
+    def sweep(self, namespace: str, policy: SweepPolicy, now: float) -> int:
+        """Closed runs that are old enough, whole; deltas of turns that ended; tombstones whose time is over."""
+        with self.lock:
+            for key in [key for key, until in self.tombstones.items() if until <= now]:
+                del self.tombstones[key]
+            mine = [(key, run) for key, run in self.runs.items() if key[0] == namespace]
+            closed = [
+                key
+                for key, run in mine
+                if run.is_closed and run.closed_at <= now - policy.closed_older_than_seconds
+            ][: policy.limit]
+            for key in closed:
+                del self.runs[key]
+                self.tombstones[key] = now + policy.tombstone_seconds
+            if closed:
+                self.order = list(self.runs.values())
+            for _, run in mine:
+                run.deltas = _kept_deltas(run, now - policy.deltas_older_than_seconds)
+        for key in closed:
+            self.bells.ring(key)
+        return len(closed)
+
+
+def _kept_deltas(run: Run, before: float) -> list[Delta]:
+    """Turns are worked one at a time: deltas below a `turn.finished` belong to turns that ended by then."""
+    ended = max(
+        (
+            turn.finished
+            for turn in run.turns.values()
+            if turn.finished is not None and run.records[turn.finished - 1].time <= before
+        ),
+        default=0,
+    )
+    return [delta for delta in run.deltas if delta.seq >= ended]

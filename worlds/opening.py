@@ -1,0 +1,127 @@
+"""From a URL to an open world: the default, the printed form, and who serves which scheme."""
+
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+from journal.core.clock import Clock
+from journal.core.errors import WorldUnknown
+from journal.core.ports import World
+
+GROUP = "journal.worlds"
+VARIABLE = "JOURNAL_WORLD"
+FOLDER = ".journal"
+
+_BUILT_IN = {"memory": "journal.worlds.memory:open_memory", "sqlite": "journal.worlds.sqlite:open_sqlite"}
+"""What a checkout serves without being installed."""
+_PLANNED = frozenset({"postgres", "postgresql", "redis", "rediss", "redis+cluster", "valkey"})
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=:)")
+_SECRET = re.compile(r"pass|pwd|secret|token|key|credential", re.IGNORECASE)
+
+Opener = Callable[..., AbstractAsyncContextManager[World]]
+"""`opener(url, *, namespace, clock)`; `clock` None stands for the system's."""
+
+
+@asynccontextmanager
+async def open_world(
+    url: str | None = None, *, namespace: str = "default", clock: Clock | None = None
+) -> AsyncIterator[World]:
+    """Open the world of `url` (None: the default) for one namespace, and close it in the end.
+
+    Raises `WorldUnknown` for a scheme that nothing installed serves, and what the world raises at open.
+    """
+    resolved = resolve_url(url)
+    opener = _find_opener(resolved)
+    if resolved == _project_url():
+        _prepare_folder(Path(resolved.removeprefix("sqlite:")).parent)
+    async with opener(resolved, namespace=namespace, clock=clock) as world:
+        yield world
+
+
+def default_url() -> str:
+    """`$JOURNAL_WORLD`, else SQLite at `.journal/journal.db` of the project; relative paths made absolute.
+
+    The project is the nearest parent that holds a pyproject.toml or a .git, else the working directory.
+    """
+    return resolve_url(os.environ.get(VARIABLE) or _project_url())
+
+
+def resolve_url(url: str | None = None) -> str:
+    """`url` with its path made absolute, so that it means the same from every directory. Touches no file."""
+    if url is None:
+        return default_url()
+    scheme, _, rest = url.partition(":")
+    if scheme != "sqlite" or rest == ":memory:":
+        return url
+    # sqlite:path, and sqlite:///absolute/path as other tools write it
+    path = rest[2:] if rest.startswith("///") else rest
+    if not path or path.startswith("//"):
+        raise WorldUnknown(
+            "a SQLite store is a file here: write sqlite:path/to/file.db", world=redact_url(url)
+        )
+    return f"sqlite:{Path(os.path.abspath(Path(path).expanduser()))}"
+
+
+def redact_url(url: str) -> str:
+    """`url` as it may be printed: without user, password and secret parameters."""
+    scheme, sep, rest = url.partition("://")
+    if not sep:
+        return url
+    rest, question, query = rest.partition("?")
+    # A password may hold an unescaped @ or /: everything up to the last @ goes.
+    rest = rest.rpartition("@")[2]
+    if question:
+        pairs = parse_qsl(query, keep_blank_values=True)
+        query = urlencode(
+            [(name, "***" if _SECRET.search(name) else value) for name, value in pairs], safe="*/"
+        )
+    return scheme + sep + rest + question + query
+
+
+def _project_url() -> str:
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "pyproject.toml").exists() or (folder / ".git").exists():
+            break
+    else:
+        folder = here
+    return f"sqlite:{folder / FOLDER / 'journal.db'}"
+
+
+def _prepare_folder(folder: Path) -> None:
+    """Make the default's folder, invisible to git."""
+    folder.mkdir(exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+
+
+def _find_opener(url: str) -> Opener:
+    found = _SCHEME.match(url)
+    if found is None:
+        raise WorldUnknown(
+            f"this is not a store URL: write sqlite:{url} for a file, or memory:", world=redact_url(url)
+        )
+    scheme = found[0]
+    for entry in entry_points(group=GROUP, name=scheme):
+        opener: Opener = entry.load()
+        return opener
+    if scheme in _BUILT_IN:
+        module, _, name = _BUILT_IN[scheme].partition(":")
+        opener = getattr(import_module(module), name)
+        return opener
+    installed = sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
+    where = (
+        "it is not in this version of durable-journal"
+        if scheme in _PLANNED
+        else f"install the package that provides it (entry-point group {GROUP})"
+    )
+    raise WorldUnknown(
+        f"nothing installed serves {scheme}: (installed: {', '.join(installed)}): {where}",
+        world=redact_url(url),
+    )
