@@ -4,8 +4,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
@@ -108,12 +107,11 @@ def _find_opener(url: str) -> Opener:
             f"this is not a store URL: write sqlite:{url} for a file, or memory:", world=redact_url(url)
         )
     scheme = found[0]
-    for entry in entry_points(group=GROUP, name=scheme):
-        opener: Opener = entry.load()
-        return opener
-    if scheme in _BUILT_IN:
-        module, _, name = _BUILT_IN[scheme].partition(":")
-        opener = getattr(import_module(module), name)
+    providers = list(entry_points(group=GROUP, name=scheme))
+    if not providers and scheme in _BUILT_IN:
+        providers = [EntryPoint(scheme, _BUILT_IN[scheme], GROUP)]
+    if providers:
+        opener: Opener = providers[0].load()
         return opener
     installed = sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
     where = (

@@ -62,7 +62,8 @@ def change(entry: Entry, event: QueueChange, *, now: float, unfinished: int) -> 
                 return replace(entry, woken=True)
             if entry.status == "blocked" or not unfinished:
                 return entry
-            return replace(entry, due_at=now)
+            # Never later than it was: a run that is signalled often must not lose its place in the queue.
+            return replace(entry, due_at=now if entry.due_at is None else min(entry.due_at, now))
         case Progress():
             return replace(entry, takeovers=0)
         case Finish(status=status):
