@@ -1,0 +1,85 @@
+"""The bundled model: a loopback server that the real OpenAI client talks to, with a support clerk behind it.
+
+`POST /v1/responses` and `POST /v1/chat/completions`, streamed or whole; `GET /v1/models`; `GET /stats`. A request
+counts as paid (`model_calls`) once it was received whole, as with a provider; that is on disk before the answer is
+thought of. `hang_on=n` holds the n-th answer: the request was paid, and the client can be killed while it waits.
+"""
+
+import sys
+from pathlib import Path
+from threading import Event
+
+import click
+
+from journal.demo import model_wire as wire
+from journal.demo.clerk import decide
+from journal.demo.loopback import LoopbackServer, Reply, Request
+
+
+class ModelServer(LoopbackServer):
+    """The model, listening while the context is open."""
+
+    def __init__(self, *, tally: Path | None = None, hang_on: int | None = None, port: int = 0) -> None:
+        super().__init__(tally=tally, hang_on=hang_on, port=port)
+
+    @property
+    def base_url(self) -> str:
+        """What `OPENAI_BASE_URL` is to be."""
+        return f"{self.url}/v1"
+
+    @property
+    def model_calls(self) -> int:
+        """Requests that were received whole."""
+        return self.tally.counts().get("model_calls", 0)
+
+    def environment(self) -> dict[str, str]:
+        """Variables that point a process's OpenAI client, and the Agents SDK, here and nowhere else."""
+        return {
+            "OPENAI_BASE_URL": self.base_url,
+            "OPENAI_API_KEY": "loopback",
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",  # else it would send traces to the provider
+        }
+
+    def answer(self, request: Request) -> Reply:
+        match request.method, request.path:
+            case "GET", "/stats":
+                counts = self.tally.counts()
+                return Reply(
+                    {"model_calls": counts.get("model_calls", 0), "answered": counts.get("answered", 0)}
+                )
+            case "GET", "/v1/models":
+                model = {"id": "loopback", "object": "model", "created": 0, "owned_by": "durable-journal"}
+                return Reply({"object": "list", "data": [model]})
+            case "POST", "/v1/responses":
+                return self._converse(request.body or {}, is_chat=False)
+            case "POST", "/v1/chat/completions":
+                return self._converse(request.body or {}, is_chat=True)
+        return Reply({"error": {"message": f"no {request.method} {request.path} here"}}, 404)
+
+    def _converse(self, body: wire.Json, *, is_chat: bool) -> Reply:
+        conversation = wire.read_chat(body) if is_chat else wire.read_responses(body)
+        number = self.tally.add("model_calls", calls=len(conversation.calls))
+        self.hold.arrive(number)
+        move = decide(conversation)
+        names = wire.Names(body, conversation)
+        self.tally.add("answered")
+        if body.get("stream"):
+            frames = wire.chat_events(names, move) if is_chat else wire.responses_events(names, move)
+            return Reply(events=tuple(frames))
+        return Reply(wire.chat_json(names, move) if is_chat else wire.responses_json(names, move))
+
+
+@click.command(help=__doc__)
+@click.option("--port", default=0, show_default="a free one")
+@click.option("--tally", type=click.Path(path_type=Path), help="File that keeps the counts.")
+@click.option("--hang-on", type=int, help="Hold the answer to this request, counted from 1.")
+def main(port: int, tally: Path | None, hang_on: int | None) -> None:
+    """Serve until interrupted; the base URL is the one line on stdout."""
+    with ModelServer(tally=tally, hang_on=hang_on, port=port) as server:
+        sys.stdout.write(f"{server.base_url}\n")
+        sys.stdout.flush()
+        Event().wait()
+
+
+if __name__ == "__main__":
+    main()
