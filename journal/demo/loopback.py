@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -44,12 +43,15 @@ class BadRequest(Exception):
 
 
 class Tally:
-    """Counts of what happened, by name. With a path, each is durable on disk before `add` returns."""
+    """What happened, by name and in order. With a path, each is durable on disk before `add` returns.
+
+    Servers may share one: its order is then the order across them.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._lock = Lock()
         self._path = path
-        self._counts = read_tally(path) if path else Counter()
+        self._names = read_tally(path) if path else []
 
     def add(self, name: str, **detail: object) -> int:
         """Count one more `name`; returns how many there are now."""
@@ -60,23 +62,26 @@ class Tally:
                     file.write(line)
                     file.flush()
                     os.fsync(file.fileno())
-            self._counts[name] += 1
-            return self._counts[name]
+            self._names.append(name)
+            return self._names.count(name)
 
-    def counts(self) -> dict[str, int]:
-        """All counts so far."""
+    def names(self) -> list[str]:
+        """All that was counted, in the order in which it happened."""
         with self._lock:
-            return dict(self._counts)
+            return list(self._names)
+
+    def count(self, name: str) -> int:
+        """How often `name` was counted."""
+        with self._lock:
+            return self._names.count(name)
 
 
-def read_tally(path: Path) -> Counter[str]:
-    """The counts in a tally's file, from any process; a line torn by a kill did not happen."""
-    counts: Counter[str] = Counter()
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.endswith("\n"):
-                counts[json.loads(line)["name"]] += 1
-    return counts
+def read_tally(path: Path) -> list[str]:
+    """The names in a tally's file, from any process; a line torn by a kill did not happen."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line)["name"] for line in lines if line.endswith("\n")]
 
 
 class Hold:
@@ -107,8 +112,8 @@ class LoopbackServer:
 
     url: str
 
-    def __init__(self, *, tally: Path | None, hang_on: int | None, port: int = 0) -> None:
-        self.tally = Tally(tally)
+    def __init__(self, *, tally: Tally | None, hang_on: int | None, port: int = 0) -> None:
+        self.tally = tally or Tally()
         self.hold = Hold(hang_on)
         self._port = port
         self._http: _Http | None = None

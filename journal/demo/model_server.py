@@ -13,13 +13,13 @@ import click
 
 from journal.demo import model_wire as wire
 from journal.demo.clerk import decide
-from journal.demo.loopback import LoopbackServer, Reply, Request
+from journal.demo.loopback import LoopbackServer, Reply, Request, Tally
 
 
 class ModelServer(LoopbackServer):
     """The model, listening while the context is open."""
 
-    def __init__(self, *, tally: Path | None = None, hang_on: int | None = None, port: int = 0) -> None:
+    def __init__(self, *, tally: Tally | None = None, hang_on: int | None = None, port: int = 0) -> None:
         super().__init__(tally=tally, hang_on=hang_on, port=port)
 
     @property
@@ -30,7 +30,7 @@ class ModelServer(LoopbackServer):
     @property
     def model_calls(self) -> int:
         """Requests that were received whole."""
-        return self.tally.counts().get("model_calls", 0)
+        return self.tally.count("model_calls")
 
     def environment(self) -> dict[str, str]:
         """Variables that point a process's OpenAI client, and the Agents SDK, here and nowhere else."""
@@ -43,10 +43,7 @@ class ModelServer(LoopbackServer):
     def answer(self, request: Request) -> Reply:
         match request.method, request.path:
             case "GET", "/stats":
-                counts = self.tally.counts()
-                return Reply(
-                    {"model_calls": counts.get("model_calls", 0), "answered": counts.get("answered", 0)}
-                )
+                return Reply({"model_calls": self.model_calls, "answered": self.tally.count("answered")})
             case "GET", "/v1/models":
                 model = {"id": "loopback", "object": "model", "created": 0, "owned_by": "durable-journal"}
                 return Reply({"object": "list", "data": [model]})
@@ -75,7 +72,7 @@ class ModelServer(LoopbackServer):
 @click.option("--hang-on", type=int, help="Hold the answer to this request, counted from 1.")
 def main(port: int, tally: Path | None, hang_on: int | None) -> None:
     """Serve until interrupted; the base URL is the one line on stdout."""
-    with ModelServer(tally=tally, hang_on=hang_on, port=port) as server:
+    with ModelServer(tally=Tally(tally), hang_on=hang_on, port=port) as server:
         sys.stdout.write(f"{server.base_url}\n")
         sys.stdout.flush()
         Event().wait()

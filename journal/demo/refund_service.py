@@ -13,16 +13,18 @@ from typing import TypeVar
 
 import click
 
-from journal.demo.loopback import BadRequest, LoopbackServer, Reply, Request
+from journal.demo.loopback import BadRequest, LoopbackServer, Reply, Request, Tally
 
 PRICE = 30
+URL_VARIABLE = "JOURNAL_DEMO_SERVICE"
+"""Where the tools of the demo find the service."""
 T = TypeVar("T", str, int)
 
 
 class RefundService(LoopbackServer):
     """The shop, listening while the context is open."""
 
-    def __init__(self, *, tally: Path | None = None, hang_on: int | None = None, port: int = 0) -> None:
+    def __init__(self, *, tally: Tally | None = None, hang_on: int | None = None, port: int = 0) -> None:
         super().__init__(tally=tally, hang_on=hang_on, port=port)
         self._lock = Lock()
         self._refunded: defaultdict[str, int] = defaultdict(int)
@@ -31,12 +33,11 @@ class RefundService(LoopbackServer):
     @property
     def refunds(self) -> int:
         """How often money left."""
-        return self.tally.counts().get("refunds", 0)
+        return self.tally.count("refunds")
 
     def stats(self) -> dict[str, int]:
         """How often each tool had its effect."""
-        counts = self.tally.counts()
-        return {name: counts.get(name, 0) for name in ("orders_read", "refunds", "notes_posted")}
+        return {name: self.tally.count(name) for name in ("orders_read", "refunds", "notes_posted")}
 
     def notes(self, order_id: str) -> list[str]:
         """The notes on an order."""
@@ -89,7 +90,7 @@ def _field(request: Request, name: str, kind: type[T]) -> T:
 @click.option("--hang-on", type=int, help="Hold the answer to this refund, counted from 1.")
 def main(port: int, tally: Path | None, hang_on: int | None) -> None:
     """Serve until interrupted; the URL is the one line on stdout."""
-    with RefundService(tally=tally, hang_on=hang_on, port=port) as server:
+    with RefundService(tally=Tally(tally), hang_on=hang_on, port=port) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         Event().wait()

@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 from agents import Agent, function_tool
 
-SERVICE = "JOURNAL_DEMO_SERVICE"
-"""The variable that holds the refund service's URL."""
+from journal.demo.refund_service import URL_VARIABLE
+
 PROMPT = "Order 42 arrived broken, please refund it."
 
 
@@ -45,7 +45,7 @@ agent: Agent[None] = Agent(
 
 async def _ask(path: str, body: dict[str, Any] | None = None) -> str:
     """What the service answers, as text for the model."""
-    url = os.environ[SERVICE] + path
+    url = os.environ[URL_VARIABLE] + path
     data = json.dumps(body).encode() if body is not None else None
     request = Request(url, data, {"content-type": "application/json"})  # noqa: S310 - the URL is the demo's own
 
