@@ -103,9 +103,7 @@ def bind(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
     ``*args`` stand as a tuple under their own name, ``**kwargs`` as a dict; empty ones are left out. Arguments that a
     partial holds already belong to it, as to a closure, and are not listed. Raises the `TypeError` that calling would.
     """
-    shape = (
-        _shapes.data.get(ref(fn)) if type(fn) is FunctionType else None
-    )  # spares the mapping's Python layer
+    shape = _shapes.get(ref(fn)) if type(fn) is FunctionType else None
     if shape is None:
         shape = shape_of(fn)
     if not kwargs and shape.least <= len(args) <= shape.most:
