@@ -169,7 +169,7 @@ class NotInTurn(UsageError):
     """Something that belongs inside a turn, or inside a call, was used outside of one."""
 
     def __init__(self, *, what: str, where: str = "a turn") -> None:
-        self.what = what
+        self.what, self.where = what, where
         super().__init__(
             f"{what} works only inside {where}: call it from a handler registered with @journal.agent"
         )

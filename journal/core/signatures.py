@@ -125,8 +125,8 @@ def unbind(fn: Callable[..., Any], bound: Mapping[str, Any]) -> tuple[tuple[Any,
     variadic = any(kinds.get(name) is Parameter.VAR_POSITIONAL for name in bound)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for name, value in bound.items():
-        kind = kinds.get(name, Parameter.KEYWORD_ONLY)
+    for name in sorted(bound, key=list(kinds).index) if bound.keys() <= kinds.keys() else bound:
+        kind, value = kinds.get(name, Parameter.KEYWORD_ONLY), bound[name]
         if kind is Parameter.VAR_POSITIONAL:
             args.extend(value)
         elif kind is Parameter.VAR_KEYWORD:

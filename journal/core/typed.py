@@ -152,11 +152,11 @@ def _find(annotation: Any) -> ValueCodec[Any]:
     try:
         parts = list(_parts(shapes.type_info(annotation)))
     except (TypeError, ValueError, NameError, AttributeError, RecursionError):
-        if any(_is_pydantic(leaf) for leaf in _leaves(annotation)):
+        if any(is_pydantic(leaf) for leaf in _leaves(annotation)):
             return _pydantic_codec(annotation)
         raise _NotReadBack from None
     classes = [part.cls for part in parts if hasattr(part, "cls")]
-    if any(_is_pydantic(cls) for cls in classes):
+    if any(is_pydantic(cls) for cls in classes):
         return _pydantic_codec(annotation)
     if any(isinstance(part, shapes.CustomType) and part.cls is not object for part in parts):
         raise _NotReadBack
@@ -241,7 +241,8 @@ def _leaves(annotation: Any) -> Iterator[Any]:
         yield from _leaves(part)
 
 
-def _is_pydantic(cls: Any) -> bool:
+def is_pydantic(cls: Any) -> bool:
+    """Whether pydantic knows how to write and read instances of `cls`."""
     return "pydantic" in sys.modules and (
         hasattr(cls, "__pydantic_core_schema__") or hasattr(cls, "__get_pydantic_core_schema__")
     )
