@@ -1,0 +1,143 @@
+"""`Agent`: a handler that a journal knows by name, and the ways to give it work.
+
+Identity: no `run_id` is a new run · `run_id` alone is start or attach · `run_id` and `key` is one turn of a
+conversation. Running a crashed script again never works the same request twice.
+"""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from journal.core.errors import InvalidOptions
+from journal.core.records import Policy
+from journal.core.signatures import hints_of
+from journal.core.typed import PLAIN, ValueCodec, codec_of, result_codec
+from journal.engine.handle import Handle
+from journal.engine.turn import Turn
+
+if TYPE_CHECKING:
+    from journal.engine.journal import Journal
+
+I = TypeVar("I")  # noqa: E741 - input
+O = TypeVar("O")  # noqa: E741 - output
+Handler = Callable[[Turn, I], Awaitable[O]]
+
+
+class Agent(Generic[I, O]):
+    """A registered handler. Made by `Journal.agent`."""
+
+    def __init__(
+        self, journal: "Journal", handler: Handler[I, O], *, name: str, tools: Mapping[str, Policy] | None = None
+    ) -> None:
+        self.journal = journal
+        self.handler = handler
+        self.name = name
+        self.tools: Mapping[str, Policy] = dict(tools or {})
+        self.input_codec: ValueCodec[I] = _input_codec(handler, name)
+        self.output_codec: ValueCodec[O] = result_codec(handler)
+        functools.update_wrapper(self, handler)
+
+    async def run(
+        self,
+        input: I,  # noqa: A002 - the field's name everywhere
+        *,
+        run_id: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> O:
+        """Work the input through and return the output; resume, attach or return the stored one if it is known.
+
+        Serves as a worker for its own run. Cancelling it only detaches: the run goes on while this process
+        lives, and the same call attaches to it again. Raises `TurnFailed`, `TurnCancelled`, `TurnBlocked`;
+        `ResultTimeout` after `timeout` seconds, while the turn goes on; `RunExists` if `run_id` was started
+        with another input.
+        """
+        handle = await self.submit(input, run_id=run_id, key=key)
+        return await handle.settle(timeout, serve=True)
+
+    async def submit(
+        self,
+        input: I,  # noqa: A002 - the field's name everywhere
+        *,
+        run_id: str | None = None,
+        key: str | None = None,
+        if_exists: Literal["error", "return"] = "error",
+        if_busy: Literal["queue", "reject"] = "queue",
+        priority: int = 0,
+        delay: float | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Handle[O]:
+        """Append the input as a turn, and return at once; a worker carries it out.
+
+        Idempotent: the same run, key and input give the same turn. With another input `if_exists` decides:
+        an error, or a handle of the turn that is there. `delay` is in seconds. Higher `priority` goes first.
+        """
+        data = self.input_codec.encode(input, what=f"the input of agent {self.name!r}")
+        return await self.journal.submit_encoded(
+            self.name,
+            data,
+            self.output_codec,
+            run_id=run_id,
+            key=key,
+            if_exists=if_exists,
+            if_busy=if_busy,
+            priority=priority,
+            delay=delay,
+            subject=subject,
+            metadata=metadata,
+        )
+
+    def run_sync(
+        self,
+        input: I,  # noqa: A002 - the field's name everywhere
+        *,
+        run_id: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> O:
+        """`run`, for code that is not async; opens and closes the journal around it."""
+
+        async def main() -> O:
+            async with self.journal:
+                return await self.run(input, run_id=run_id, key=key, timeout=timeout)
+
+        return self.journal.run_blocking(main, "run")
+
+    def submit_sync(
+        self,
+        input: I,  # noqa: A002 - the field's name everywhere
+        *,
+        run_id: str | None = None,
+        key: str | None = None,
+    ) -> str:
+        """`submit`, for code that is not async; returns the run id."""
+
+        async def main() -> str:
+            async with self.journal:
+                return (await self.submit(input, run_id=run_id, key=key)).run_id
+
+        return self.journal.run_blocking(main, "submit")
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name!r}>"
+
+
+def _input_codec(handler: Callable[..., Any], name: str) -> ValueCodec[Any]:
+    parameters = list(inspect.signature(handler).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 2 or any(p.default is p.empty for p in positional[2:]):
+        raise InvalidOptions(
+            f"agent {name!r}: a handler takes the turn and one input, as in `async def {name}(turn: Turn, input: str)`; "
+            f"this one takes ({', '.join(p.name for p in parameters)})"
+        )
+    if not asyncio.iscoroutinefunction(handler) and not asyncio.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - the method, not whether it is callable
+    ):
+        raise InvalidOptions(f"agent {name!r}: a handler is an `async def`")
+    annotation = hints_of(handler).get(positional[1].name)
+    return PLAIN if annotation is None else codec_of(annotation, what=f"the input of agent {name!r}")
+
+

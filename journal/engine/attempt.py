@@ -1,0 +1,403 @@
+"""One attempt at one turn: read its history, run the handler, see that the turn ends or is handed on.
+
+It ends in one of these ways: finished (succeeded, failed, cancelled) · blocked · released · lost. The handler runs
+in a task of its own; it is cancelled when someone cancelled the turn, when the claim is lost, or when this
+process stops, and only the first of these is an end.
+"""
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import anyio
+
+from journal.core import values
+from journal.core.codec import Blob, pack, seal
+from journal.core.errors import (
+    ClaimLost,
+    ControlFlow,
+    Diverged,
+    HandlerAborted,
+    LogError,
+    RecordTooNew,
+    UnknownRecordType,
+)
+from journal.core.failures import describe
+from journal.core.ids import new_batch_id
+from journal.core.ports import (
+    Batch,
+    Block,
+    Claimed,
+    Delta,
+    Drain,
+    Finish,
+    Keyed,
+    QueueChange,
+    Release,
+    Unknown,
+)
+from journal.core.records import (
+    BlobRef,
+    Body,
+    CallEvidence,
+    CallOutcome,
+    ErrorInfo,
+    TurnBlocked,
+    TurnFinished,
+    TurnStarted,
+    TurnStatus,
+    Value,
+)
+from journal.engine.calls import landed
+from journal.engine.claim import Holding
+from journal.engine.scope import Scope, enter_root
+from journal.engine.turn import Turn
+from journal.replay.history import TurnHistory
+
+if TYPE_CHECKING:
+    from journal.engine.agent import Agent
+    from journal.engine.runtime import Runtime
+
+CRASH_LOOP_CAP = 16
+"""Takeovers without progress after which a turn is taken for poisoned."""
+_PAGE = 500
+_DELTA_SECONDS = 0.03
+_RECANCEL_SECONDS = 5.0
+_CANNOT_READ_SECONDS = 30.0
+
+Stop = Literal["cancel", "shutdown", "lost"]
+T = TypeVar("T")
+
+
+class Attempt:
+    """The handler's side of a claim."""
+
+    def __init__(self, runtime: "Runtime", holding: Holding, history: TurnHistory, agent: "Agent[Any, Any]") -> None:
+        assert history.created is not None
+        self.runtime = runtime
+        self.clock = runtime.clock
+        self.holding = holding
+        self.history = history
+        self.agent = agent
+        self.turn_id = history.turn
+        self.nonce = history.created.nonce
+        self.number = history.attempts + 1
+        self.acting = 0
+        """Calls between intent and outcome."""
+        self.stop: Stop | None = None
+        self.fatal: ControlFlow | None = None
+        """The first control flow that was raised into the handler; no harness can swallow it for good."""
+        self.is_over = False
+        self.deps: Any = None
+        self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
+        self.root = Scope(self, "", None)
+        self._handler: asyncio.Task[Any] | None = None
+        self._deltas: list[Delta] = []
+        self._publishing: asyncio.Task[None] | None = None
+
+    # Running -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Carry the turn on from where its log ends; returns once it ended here, in whichever way."""
+        holding = self.holding
+        holding.on_lost = lambda: self.halt("lost")
+        holding.on_foreign = lambda after, upto: self.runtime.spawn(self._read_foreign, after, upto)
+        started = TurnStarted(
+            worker=self.runtime.worker_id,
+            attempt=self.number,
+            version=self.runtime.version,
+            taken_over=holding.claimed.taken_over,
+        )
+        holding.buffer(seal(holding.run, started, turn=self.turn_id))
+        if self.history.cancel_requested is not None:
+            await self._finish("cancelled")
+            return
+        self.deps = await self.runtime.resources()
+        self._handler = asyncio.get_running_loop().create_task(self._handle(), name=f"journal turn {holding.run}")
+        try:
+            await self._until_done(self._handler)
+        finally:
+            self.is_over = True
+            holding.on_foreign = None
+        await self._conclude(self._handler)
+
+    async def _handle(self) -> Any:
+        self.root.task = asyncio.current_task()
+        enter_root(self.root)
+        assert self.history.submitted is not None
+        data = await self.load(self.history.submitted.input)
+        assert data is not None
+        given = self.agent.input_codec.decode(data)
+        result = self.agent.handler(Turn(self), given)
+        return await result if inspect.isawaitable(result) else result
+
+    async def _until_done(self, handler: "asyncio.Task[Any]") -> None:
+        """Wait for the handler; if we are cancelled ourselves, this process stops: stop it, then wait on."""
+        while not handler.done():
+            try:
+                await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS if self.stop else None)
+                if not handler.done() and self.stop is not None:
+                    handler.cancel()  # it swallowed the first one
+            except asyncio.CancelledError:
+                self.halt("shutdown")
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS)
+                if not handler.done():
+                    raise
+
+    def halt(self, why: Stop) -> None:
+        """Cancel the handler because of `why`; the first reason but for a lost claim stands."""
+        if self.stop is None or why == "lost":
+            self.stop = why
+        if self._handler is not None and not self._handler.done():
+            self._handler.cancel()
+
+    async def is_stopping(self) -> bool:
+        """Whether a cancellation that just arrived means that this attempt ends without the call's outcome.
+
+        When a loop is torn down every task is cancelled in the same pass, and which hears of it first is
+        chance; so give the runtime a few passes to notice before calling it the handler's own doing.
+        """
+        with anyio.CancelScope(shield=True):
+            for _ in range(3):
+                if self.stop is not None or self.runtime.is_closing:
+                    break
+                await asyncio.sleep(0)
+        if self.runtime.is_closing and self.stop is None:
+            self.stop = "shutdown"
+        return self.stop in ("shutdown", "lost")
+
+    # Ending ------------------------------------------------------------------------------------------
+
+    async def _conclude(self, handler: "asyncio.Task[Any]") -> None:
+        with anyio.CancelScope(shield=True):
+            error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
+            await self.flush_deltas()
+            control = self.fatal or _control_flow(error)
+            if self.stop is None and self.runtime.is_closing and isinstance(error, asyncio.CancelledError):
+                self.stop = "shutdown"
+            if self.holding.lost is not None or isinstance(control, ClaimLost | HandlerAborted):
+                await self._give_up(control or self.holding.lost)
+            elif isinstance(control, Diverged):
+                await self._diverged(control)
+            elif error is None:
+                await self._succeed(handler.result())
+            elif self.stop == "shutdown":
+                await self.release()
+            elif self.stop == "cancel":
+                await self._finish("cancelled")
+            elif isinstance(error, Exception | asyncio.CancelledError):
+                await self._fail(error)
+            else:
+                await self.release()
+                raise error
+
+    async def _succeed(self, result: Any) -> None:
+        try:
+            data = self.agent.output_codec.encode(result, what=f"the output of agent {self.agent.name!r}")
+        except Exception as error:  # noqa: BLE001 - an output that cannot be kept fails the turn
+            await self._fail(error)
+            return
+        value, blob = pack(data)
+        await self._finish("succeeded", value, blob)
+
+    async def _fail(self, error: BaseException) -> None:
+        self.log.info("turn failed", error=type(error).__qualname__)
+        await self._finish(
+            "failed", error=describe(error), cause=getattr(error, "__journal_call__", None)
+        )
+
+    async def _finish(
+        self,
+        status: TurnStatus,
+        output: Value | None = None,
+        blob: Blob | None = None,
+        *,
+        error: ErrorInfo | None = None,
+        cause: str | None = None,
+    ) -> None:
+        if status != "cancelled" and (key := self.history.unclaimed()) is not None:
+            recorded = {"key": key}
+            await self._diverged(Diverged(call=key, recorded=recorded, asked=None))
+            return
+        body = TurnFinished(status=status, output=output, error=error, cause=cause)
+        if await self._append(body, Finish(self.turn_id, status), blob):
+            self.runtime.turn_ended(self.holding.run, self.turn_id)
+
+    async def _diverged(self, error: Diverged) -> None:
+        detail = (
+            f"call {error.call!r} is in the log and the code no longer asks for it"
+            if error.asked is None
+            else f"the code asks for call {error.asked.get('key')!r} ({error.asked.get('name')}), "
+            f"and the log holds {(error.recorded or {}).get('key')!r} ({(error.recorded or {}).get('name')})"
+        )
+        await self.block("divergence", detail, error.recorded, error.asked)
+
+    async def block(
+        self,
+        reason: Literal["divergence", "crash_loop", "unknown_agent", "log_error"],
+        detail: str,
+        recorded: Any = None,
+        asked: Any = None,
+    ) -> None:
+        """Stop the turn until someone acts; the claim goes back."""
+        body = TurnBlocked(
+            reason=reason,
+            detail=detail,
+            recorded=None if recorded is None else values.encode(recorded),
+            asked=None if asked is None else values.encode(asked),
+            version=self.runtime.version,
+        )
+        self.log.error("turn blocked", reason=reason, detail=detail)
+        if await self._append(body, Block()):
+            self.runtime.turn_ended(self.holding.run, self.turn_id)
+
+    async def release(self) -> None:
+        """Give the run back unfinished; best effort, since a lease that runs out does the same."""
+        await self._append(None, Release())
+
+    async def drain(self) -> None:
+        """Say that whoever takes this run over does not follow a crash."""
+        await self._append(None, Drain())
+
+    async def _append(self, body: Body | None, queue: QueueChange, blob: Blob | None = None) -> bool:
+        record = None if body is None else seal(self.holding.run, body, turn=self.turn_id)
+        try:
+            await landed(self, self.holding.commit(record, blob, queue=queue))
+        except (ClaimLost, HandlerAborted) as error:
+            await self._give_up(error)
+            return False
+        return True
+
+    async def _give_up(self, error: BaseException | None) -> None:
+        self.log.warning("turn given up here", reason=str(error))
+        self.runtime.turn_lost(self.holding.run, self.turn_id, error)
+
+    # What calls need ---------------------------------------------------------------------------------
+
+    async def load(self, value: Value | None) -> bytes | None:
+        """The canonical JSON behind a recorded value."""
+        if isinstance(value, BlobRef):
+            return await self.holding.world.get_blob(self.holding.run, value.blob)
+        return value
+
+    async def leave_evidence(self, key: str, outcome: CallOutcome, blob: Blob | None) -> None:
+        """Append a result that came too late, from outside the claim; best effort, it decides nothing here."""
+        holding = self.holding
+        body = CallEvidence(outcome=outcome, epoch=holding.claim.epoch)
+        record = seal(holding.run, body, turn=self.turn_id, key=key)
+        author = Keyed(f"evidence:{holding.claim.epoch}:{holding.claim.token.hex()}:{key}", values.digest(record.body))
+        batch = Batch(holding.run, new_batch_id(), author, (record,), blobs=(blob,) if blob else ())
+        with anyio.CancelScope(shield=True):
+            for _ in range(5):
+                try:
+                    answer = await holding.world.append(batch)
+                except Exception as error:  # noqa: BLE001 - the claim is lost already; this is a courtesy
+                    self.log.warning("evidence not kept", call=key, error=type(error).__qualname__)
+                    return
+                if not isinstance(answer, Unknown):
+                    return
+                await asyncio.sleep(0.05)
+
+    async def _read_foreign(self, after: int, upto: int) -> None:
+        for record in await self.holding.world.read(self.holding.run, after=after, limit=upto - after):
+            if record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
+                self.history.add(record)
+        if self.history.cancel_requested is not None:
+            self.halt("cancel")
+
+    async def look_outside(self) -> None:
+        """Read what others appended while this attempt was silent."""
+        if self.is_over or not self.holding.is_idle:
+            return
+        info = await self.holding.world.run(self.holding.run)
+        after = self.holding.last
+        if info is not None and info.head > after and self.holding.is_idle:
+            self.holding.last = info.head
+            await self._read_foreign(after, info.head)
+
+    # Deltas ------------------------------------------------------------------------------------------
+
+    def emit(self, delta: Delta) -> None:
+        """Publish within 30 ms, together with what comes meanwhile."""
+        self._deltas.append(delta)
+        if self._publishing is None or self._publishing.done():
+            self._publishing = asyncio.get_running_loop().create_task(self._publish_soon())
+
+    async def _publish_soon(self) -> None:
+        await asyncio.sleep(_DELTA_SECONDS)
+        deltas, self._deltas = self._deltas, []
+        await self._publish(deltas)
+
+    async def flush_deltas(self) -> None:
+        """Publish what waits, and wait for what is being published."""
+        if self._publishing is not None:
+            deltas, self._deltas = self._deltas, []
+            await self._publish(deltas)
+
+    async def _publish(self, deltas: list[Delta]) -> None:
+        if deltas:
+            try:
+                await self.holding.world.publish(self.holding.claim, deltas)
+            except Exception as error:  # noqa: BLE001 - watching never matters to the run
+                self.log.warning("deltas lost", count=len(deltas), error=type(error).__qualname__)
+
+
+def _control_flow(error: BaseException | None) -> ControlFlow | None:
+    """The control flow in `error`, alone or in a group."""
+    if isinstance(error, ControlFlow):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for part in error.exceptions if (found := _control_flow(part))), None)
+    return None
+
+
+async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
+    """Read the claimed turn's history. None: there is nothing to do here, and the claim went back."""
+    claimed: Claimed = holding.claimed
+    if claimed.turn is None:
+        await holding.commit(queue=Release())
+        return None
+    history = TurnHistory(claimed.turn)
+    try:
+        await _read(runtime, holding, history)
+    except (RecordTooNew, UnknownRecordType) as error:
+        runtime.log.warning("turn left to a newer worker", run=holding.run, reason=str(error))
+        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
+        return None
+    except LogError as error:
+        body = TurnBlocked(reason="log_error", detail=str(error), version=runtime.version)
+        await holding.commit(seal(holding.run, body, turn=claimed.turn), queue=Block())
+        runtime.turn_ended(holding.run, claimed.turn)
+        return None
+    agent = runtime.agents.get(claimed.agent)
+    if agent is None:
+        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
+        return None
+    attempt = Attempt(runtime, holding, history, agent)
+    if claimed.takeovers > CRASH_LOOP_CAP:
+        detail = (
+            f"{claimed.takeovers} holders in a row died or fell silent without recording an outcome; "
+            f"find out why (journal show {holding.run}), then journal retry {holding.run}"
+        )
+        await attempt.block("crash_loop", detail)
+        return None
+    return attempt
+
+
+async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> None:
+    world = holding.world
+    after = holding.claimed.submitted - 1
+    if after > 0:
+        for record in await world.read(holding.run, after=0, limit=1):
+            history.add(record)
+    while True:
+        page = await world.read(holding.run, after=after, limit=_PAGE)
+        for record in page:
+            history.add(record)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].seq
+        await asyncio.sleep(0)
+    holding.last = history.last_seq
+    holding.prev_batch = history.last_batch

@@ -1,0 +1,267 @@
+"""One call: match it against the log, record its intent, act, record its outcome.
+
+`perform` is the protocol of SEMANTICS 2 in code. It promises: what is recorded is never run again; a `never` call is
+started only behind a durable intent, under a claim that holds; what it returns is durable. Everything that can
+go wrong after the act began ends as an outcome (ok, error, unknown, value_lost), as evidence, or as a call left
+in doubt for the next holder; never as silence.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+from journal.core import values
+from journal.core.codec import Blob, pack, seal
+from journal.core.errors import (
+    CallTimeout,
+    ClaimLost,
+    ControlFlow,
+    DidNotHappen,
+    Diverged,
+    InvalidOptions,
+)
+from journal.core.failures import describe
+from journal.core.ports import Progress
+from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, Policy, Value
+from journal.engine.context import CallContext, in_call
+from journal.engine.retry import retrying
+from journal.replay.matcher import FIRST, Asked, Diverge, Probe, Run, Serve, Settle, decide
+from journal.tools.probe import NotRun, ProbeFunction, Ran
+from journal.tools.retry import Retry
+
+if TYPE_CHECKING:
+    from journal.engine.attempt import Attempt
+
+_REPR_LIMIT = 2000
+
+
+class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A call as it is asked for. Adapters make these; `Turn` makes them for hand-written code."""
+
+    key: str
+    kind: CallKind
+    name: str
+    act: Callable[[], Awaitable[Any]]
+    """Does it; run again for each retry."""
+    input: bytes | None
+    """Canonical JSON; None: too large or too private to keep, the digest stands for it."""
+    input_digest: bytes
+    encode: Callable[[Any], bytes] = values.encode
+    """The result to canonical JSON; raises `InvalidValue` or `ValueTooLarge`."""
+    policy: Policy
+    is_counted: bool = True
+    config_digest: bytes | None = None
+    is_lazy: bool = False
+    """The intent may ride with its outcome; only for safe tools and steps."""
+    retry: Retry | None = None
+    timeout: float | None = None
+    probe: ProbeFunction | None = None
+    dedupes: bool = False
+    """The service honours our idempotency key, so a probe's plain "it did not run" may be trusted."""
+    usage: Callable[[Any], dict[str, int]] | None = None
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """How a call ended, as recorded."""
+
+    call: Call
+    outcome: CallOutcome
+    data: bytes | None
+    """The value's canonical JSON, where there is one."""
+    is_replayed: bool
+    """Whether it came from the log rather than from acting now."""
+    cause: BaseException | None = None
+    """What the act raised, on the first run only: for tracebacks, not for decisions."""
+
+
+async def perform(attempt: "Attempt", call: Call) -> Settled:
+    """Carry `call` through; raises `ControlFlow` where the turn cannot go on, else returns how it ended."""
+    if (outer := in_call()) is not None and outer.attempt is attempt:
+        raise InvalidOptions(
+            f"calls do not nest: {call.name!r} was asked for inside call {outer.key!r}; "
+            "make both from the handler, or call the function itself"
+        )
+    history = attempt.history
+    number = 1
+    if history.calls:
+        asked = Asked(
+            call.key,
+            call.kind,
+            call.name,
+            call.input_digest,
+            call.policy,
+            call.probe is not None,
+            call.is_counted,
+        )
+        decision = decide(asked, history)
+        history.claim(call.key)
+        match decision:
+            case Serve(outcome):
+                return Settled(call, outcome, await attempt.load(outcome.value), True)
+            case Settle(outcome):
+                await durable(attempt, call, outcome)
+                return Settled(call, outcome, await attempt.load(outcome.value), True)
+            case Diverge(recorded, wanted):
+                raise Diverged(call=call.key, recorded=recorded, asked=wanted)
+            case Probe(number, _):
+                if (settled := await _probe(attempt, call)) is not None:
+                    return settled
+            case Run(number, _):
+                pass
+    else:
+        assert FIRST.number == 1
+    await _record_intent(attempt, call, number)
+    return await _act(attempt, call, number)
+
+
+async def _record_intent(attempt: "Attempt", call: Call, number: int) -> None:
+    holding = attempt.holding
+    value: Value | None = None
+    blob: Blob | None = None
+    if call.input is not None:
+        value, blob = pack(call.input)
+    intent = CallIntent(
+        kind=call.kind,
+        name=call.name,
+        input=value,
+        input_digest=call.input_digest,
+        config_digest=call.config_digest,
+        policy=call.policy,
+        attempt=attempt.number,
+        number=number,
+    )
+    record = seal(holding.run, intent, turn=attempt.turn_id, key=call.key)
+    if call.is_lazy:
+        holding.buffer(record, blob)
+    else:
+        await landed(attempt, holding.commit(record, blob))
+
+
+async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
+    attempt.holding.check_trust()
+    context = CallContext(attempt, call.key, number, call.timeout)
+    data: bytes | None = None
+    blob: Blob | None = None
+    cause: BaseException | None = None
+    attempt.acting += 1
+    try:
+        with context:
+            if call.retry is None and call.timeout is None:
+                result, tries = await call.act(), 1
+            else:
+                result, tries = await retrying(call.act, call.retry, call.timeout, call.key)
+        outcome, data, blob = _succeeded(call, result, tries)
+    except asyncio.CancelledError as error:
+        if await attempt.is_stopping():
+            raise  # left in doubt: whoever holds the run next decides by the table
+        cause = error
+        outcome = CallOutcome(status="unknown" if call.policy == "never" else "cancelled")
+    except Exception as error:  # noqa: BLE001 - whatever a call raises is its outcome
+        cause = error
+        outcome = _failed(call, error)
+    finally:
+        attempt.acting -= 1
+    if context.has_emitted:
+        await attempt.flush_deltas()
+    await durable(attempt, call, outcome, blob)
+    if isinstance(cause, asyncio.CancelledError):
+        raise cause
+    return Settled(call, outcome, data, False, cause)
+
+
+def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:
+    try:
+        data = call.encode(result)
+    except Exception as error:  # noqa: BLE001 - it happened; a result that cannot be kept is still an outcome
+        info = ErrorInfo(type=type(error).__qualname__, data=values.encode(str(error)[:_REPR_LIMIT]))
+        lost = repr(result)[:_REPR_LIMIT].encode(errors="replace").decode()
+        return CallOutcome(status="value_lost", error=info, lost=lost, tries=tries), None, None
+    value, blob = pack(data)
+    usage = call.usage(result) if call.usage is not None else {}
+    return CallOutcome(status="ok", value=value, usage=usage, tries=tries), data, blob
+
+
+def _failed(call: Call, error: Exception) -> CallOutcome:
+    tries = getattr(error, "__journal_tries__", 1)
+    if call.policy == "never" and not isinstance(error, DidNotHappen) and _is_interruption(error):
+        return CallOutcome(status="unknown", error=describe(error), tries=tries)
+    return CallOutcome(status="error", error=describe(error), tries=tries)
+
+
+def _is_interruption(error: Exception) -> bool:
+    """Whether the act may have taken effect although it raised: a timeout, or a connection that broke."""
+    if isinstance(error, (TimeoutError, ConnectionError, EOFError, CallTimeout)):
+        return True
+    names = {cls.__name__ for cls in type(error).__mro__}
+    return not names.isdisjoint(
+        {
+            "TimeoutException",  # httpx
+            "NetworkError",
+            "RemoteProtocolError",
+            "APITimeoutError",  # openai, anthropic
+            "APIConnectionError",
+            "ServerTimeoutError",  # aiohttp
+            "ClientConnectionError",
+            "Timeout",  # requests
+        }
+    )
+
+
+async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
+    """Ask the probe of an in-doubt `never` call. None: it certainly did not happen, run it."""
+    assert call.probe is not None
+    attempt.holding.check_trust()
+    recorded = None if call.input is None else values.decode(call.input)
+    with CallContext(attempt, call.key, 0, None) as context:
+        try:
+            found = await call.probe(recorded, context)
+        except Exception as error:  # noqa: BLE001 - a probe that fails cannot tell
+            attempt.log.warning("probe failed", call=call.key, error=type(error).__qualname__)
+            found = None
+    match found:
+        case Ran(value):
+            outcome, data, blob = _succeeded(call, value, 1)
+            outcome = msgspec.structs.replace(outcome, probed=True)
+        case NotRun(final=final) if final or call.dedupes:
+            return None
+        case _:
+            outcome, data, blob = CallOutcome(status="unknown", probed=True), None, None
+    await durable(attempt, call, outcome, blob)
+    return Settled(call, outcome, data, True)
+
+
+async def durable(
+    attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None
+) -> None:
+    """Make the outcome durable; if the claim is gone by now, leave it as evidence and stop."""
+    holding = attempt.holding
+    record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
+    progress = None
+    if holding.progress_due:
+        holding.progress_due = False
+        progress = Progress()
+    try:
+        await landed(attempt, holding.commit(record, blob, queue=progress))
+    except ClaimLost:
+        if outcome.status in ("ok", "error", "value_lost"):
+            await attempt.leave_evidence(call.key, outcome, blob)
+        raise
+
+
+async def landed(attempt: "Attempt", future: "asyncio.Future[Any]") -> None:
+    """Wait until what was handed in is durable; a cancellation meanwhile is delivered after the door answered."""
+    try:
+        await future
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            while (again := attempt.holding.wait_again(future)) is not None:
+                future = again
+                try:
+                    await future
+                except asyncio.CancelledError:
+                    continue
+                break
+        raise

@@ -1,0 +1,248 @@
+"""A held run: the one place through which its holder appends.
+
+One commit is in flight per run; what is handed in meanwhile goes with the next one, in the order in which it was
+handed in, so that the log holds a prefix of what was started. A commit is never withdrawn: an answer that is
+lost is asked for again with the same batch, until the door answers or the bound runs out. Whatever says
+that the claim is gone is fatal to it, at once and for everyone who waits.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from journal.core.clock import Clock
+from journal.core.codec import Blob
+from journal.core.errors import ClaimLost, HandlerAborted, WorldUnavailable
+from journal.core.ids import BatchIds
+from journal.core.ports import (
+    Answer,
+    Batch,
+    Claimed,
+    Block,
+    Committed,
+    Duplicate,
+    Finish,
+    HeadMoved,
+    Held,
+    QueueChange,
+    Release,
+    Unknown,
+    World,
+)
+from journal.core.records import NewRecord
+
+LAZY_SECONDS = 0.005
+"""How long a lazy intent may wait for its outcome to ride with."""
+UNKNOWN_SECONDS = 60.0
+"""How long an unanswered batch is offered again before the turn is given up here."""
+_FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
+
+
+class Holding:
+    """A claim in use. Not safe for threads, except `trusted_until` and `renewed`."""
+
+    def __init__(self, world: World, clock: Clock, claimed: Claimed, *, trusted_until: float) -> None:
+        self.world = world
+        self.claimed = claimed
+        self.claim = claimed.claim
+        self.run = claimed.claim.run
+        self.trusted_until = trusted_until
+        """Boot clock; counted from when the claim was asked for."""
+        self.last = claimed.head
+        self.prev_batch: bytes | None = None
+        self.lost: BaseException | None = None
+        self.on_lost: Callable[[], None] | None = None
+        self.on_foreign: Callable[[int, int], None] | None = None
+        """Told of seqs (after, up to) that others appended."""
+        self.progress_due = claimed.takeovers > 0
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._ids = BatchIds()
+        self._records: list[NewRecord] = []
+        self._blobs: list[Blob] = []
+        self._waiters: list[asyncio.Future[Committed]] = []
+        self._queue: QueueChange | None = None
+        self._in_flight = False
+        self._flight: list[asyncio.Future[Committed]] = []
+        self._timer_set = False
+        self._refused_at = 0.0
+        self._delay = _FIRST_DELAY
+        self._is_over = False
+
+    # What the engine calls --------------------------------------------------------------------------
+
+    def check_trust(self) -> None:
+        """Raise `ClaimLost` if the claim may have run out; called just before every act."""
+        if self.lost is not None:
+            raise self._lost_error()
+        if self._clock.boottime() >= self.trusted_until:
+            self.lose(ClaimLost(run_id=self.run, reason="it could not be renewed before its lease ran out"))
+            raise self._lost_error()
+
+    def buffer(self, record: NewRecord, blob: Blob | None = None) -> None:
+        """Append lazily: with the next commit, or after `LAZY_SECONDS`."""
+        self._records.append(record)
+        if blob is not None:
+            self._blobs.append(blob)
+        if not self._timer_set:
+            self._timer_set = True
+            self._loop.call_later(LAZY_SECONDS, self._flush_lazy)
+
+    def commit(
+        self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
+    ) -> asyncio.Future[Committed]:
+        """Append `record` behind everything buffered; the future ends once all of it is durable.
+
+        Cancelling the future withdraws nothing. It fails with `ClaimLost` or `HandlerAborted`.
+        """
+        future: asyncio.Future[Committed] = self._loop.create_future()
+        if self.lost is not None:
+            future.set_exception(self._lost_error())
+            return future
+        if record is not None:
+            self._records.append(record)
+        if blob is not None:
+            self._blobs.append(blob)
+        if queue is not None:
+            assert self._queue is None, "one queue change a batch"
+            self._queue = queue
+        self._waiters.append(future)
+        if not self._in_flight:
+            self._send()
+        return future
+
+    def wait_again(self, cancelled: asyncio.Future[Committed]) -> asyncio.Future[Committed] | None:
+        """Another future for what a cancelled one waited for; None: the door has answered already."""
+        for waiters in (self._flight, self._waiters):
+            for place, waiter in enumerate(waiters):
+                if waiter is cancelled:
+                    waiters[place] = self._loop.create_future()
+                    return waiters[place]
+        return None
+
+    def lose(self, error: BaseException) -> None:
+        """Nothing more is appended under this claim; everyone who waits is told, what is in flight excepted."""
+        first, self.lost = self.lost is None, self.lost or error
+        self._records, self._blobs = [], []
+        waiters, self._waiters = self._waiters, []
+        self._refuse(waiters)
+        if first and self.on_lost is not None:
+            self.on_lost()
+
+    def _refuse(self, waiters: list[asyncio.Future[Committed]]) -> None:
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(self._lost_error())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is buffered or under way."""
+        return not self._in_flight and not self._records
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the claim was given back with a batch that landed."""
+        return self._is_over
+
+    # The commit --------------------------------------------------------------------------------------
+
+    def _flush_lazy(self) -> None:
+        self._timer_set = False
+        if self._records and self.lost is None and not self._in_flight:
+            self._send()
+
+    def _send(self) -> None:
+        batch = Batch(
+            self.run,
+            self._ids.next(),
+            Held(self.claim, self.prev_batch),
+            tuple(self._records),
+            None,
+            None,
+            self._queue,
+            tuple(self._blobs),
+        )
+        waiters = self._waiters
+        self._records, self._blobs, self._waiters, self._queue = [], [], [], None
+        self._in_flight = True
+        self._flight = waiters
+        self._delay = _FIRST_DELAY
+        self._refused_at = 0.0
+        self._offer(batch, waiters)
+
+    def _offer(self, batch: Batch, waiters: list[asyncio.Future[Committed]]) -> None:
+        answer = asyncio.ensure_future(self.world.append(batch))
+        answer.add_done_callback(partial(self._answered, batch, waiters))
+
+    def _answered(
+        self, batch: Batch, waiters: list[asyncio.Future[Committed]], future: asyncio.Future[Answer]
+    ) -> None:
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled():
+            self._ask_again(batch, waiters, "the store was closed")
+        elif error is not None:
+            self._give_up(waiters, HandlerAborted(run_id=self.run, cause=error))
+        else:
+            match future.result():
+                case Committed() as committed:
+                    self._landed(batch, waiters, committed)
+                case Duplicate(original=original, claim_valid=True):
+                    self._landed(batch, waiters, original)
+                case Duplicate():
+                    # What was offered is durable, but nobody acts without a claim that holds.
+                    self._give_up(waiters, self._gone("another holder took over"))
+                case Unknown(reason=reason):
+                    self._ask_again(batch, waiters, reason)
+                case HeadMoved() as moved:
+                    self._give_up(waiters, self._gone(f"the head moved to {moved.head}"))
+                case refusal:
+                    self._give_up(waiters, self._gone(f"the store answered {refusal}"))
+
+    def _landed(self, batch: Batch, waiters: list[asyncio.Future[Committed]], committed: Committed) -> None:
+        self._in_flight = False
+        self._flight = []
+        self.prev_batch = batch.id
+        self._is_over = isinstance(batch.queue, Finish | Block | Release)
+        if batch.records:
+            if committed.first != self.last + 1 and self.on_foreign is not None:
+                self.on_foreign(self.last, committed.first - 1)
+            self.last = committed.last
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(committed)
+        if self.lost is None and (self._waiters or (self._records and not self._timer_set)):
+            self._send()
+
+    def _give_up(self, waiters: list[asyncio.Future[Committed]], error: BaseException) -> None:
+        self._in_flight = False
+        self._flight = []
+        self.lose(error)
+        self._refuse(waiters)
+
+    def _gone(self, reason: str) -> ClaimLost:
+        return ClaimLost(run_id=self.run, reason=reason)
+
+    def _ask_again(self, batch: Batch, waiters: list[asyncio.Future[Committed]], reason: str) -> None:
+        now = self._clock.boottime()
+        self._refused_at = self._refused_at or now
+        if now - self._refused_at > UNKNOWN_SECONDS:
+            error = WorldUnavailable(
+                f"no answer for {UNKNOWN_SECONDS:g} s ({reason}); the turn is left to whoever claims it next",
+                world=self.world.url,
+            )
+            self._give_up(waiters, HandlerAborted(run_id=self.run, cause=error))
+            return
+        self._loop.call_later(self._delay, self._offer, batch, waiters)
+        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+
+    def _lost_error(self) -> BaseException:
+        """A fresh exception each time: one instance must not be raised in several tasks."""
+        match self.lost:
+            case HandlerAborted(cause=cause):
+                return HandlerAborted(run_id=self.run, cause=cause)
+            case ClaimLost(args=(message, *_)) as lost:
+                fresh = ClaimLost(run_id=lost.run_id, reason="")
+                fresh.args = (message,)
+                return fresh
+            case other:
+                return ClaimLost(run_id=self.run, reason=str(other))

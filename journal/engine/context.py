@@ -1,0 +1,76 @@
+"""What a running call sees of itself: the object behind ``io``."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from journal.core import values
+from journal.core.ports import Delta
+from journal.tools.io import current_call
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from journal.engine.attempt import Attempt
+
+
+class CallContext:
+    """One try of one call. Entered around the act."""
+
+    __slots__ = ("_deadline", "_token", "attempt", "has_emitted", "key", "number")
+
+    def __init__(self, attempt: "Attempt", key: str, number: int, timeout: float | None) -> None:
+        self.attempt = attempt
+        self.key = key
+        self.number = number
+        self.has_emitted = False
+        self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
+        self._token: Token[Any] | None = None
+
+    def __enter__(self) -> "CallContext":
+        self._token = current_call.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._token is not None
+        current_call.reset(self._token)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Digest of the run's nonce, the turn and the call key: the same in every try, unlike any other call's."""
+        nonce = self.attempt.nonce
+        return values.digest(b"\0".join((nonce, self.attempt.turn_id.encode(), self.key.encode()))).hex()
+
+    @property
+    def fence(self) -> int:
+        """The claim's epoch: it rises with every holder of the run."""
+        return self.attempt.holding.claim.epoch
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds left: until the call's timeout or, if that is sooner, until the claim may run out unrenewed."""
+        now = self.attempt.clock.boottime()
+        trusted = self.attempt.holding.trusted_until - now
+        return trusted if self._deadline is None else min(trusted, self._deadline - now)
+
+    @property
+    def deps(self) -> Any:
+        """What the journal's `resources` gave this process."""
+        return self.attempt.deps
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger bound to run, turn and call."""
+        return self.attempt.log.bind(call=self.key)
+
+    def emit(self, data: Any) -> None:
+        """Show a piece of output to whoever watches; it is not recorded, and may be lost."""
+        self.has_emitted = True
+        self.attempt.emit(Delta(call=self.key, number=self.number, data=values.encode(data, what="delta")))
+
+
+def in_call() -> CallContext | None:
+    """The call that is running here, if one is."""
+    context = current_call.get()
+    return context if isinstance(context, CallContext) else None

@@ -1,0 +1,405 @@
+"""`Journal`: a store, the agents that work on it, and everything one can ask of its runs.
+
+Passive until the first await: it opens the store once per event loop and process, and closes with the loop, or with
+``async with journal:`` where the caller wants to see it close.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal, Self, TypeVar, overload
+
+from journal.core import values
+from journal.core.clock import Clock, SystemClock
+from journal.core.codec import pack, seal
+from journal.core.errors import (
+    InvalidOptions,
+    KeyConflict,
+    NotRetriable,
+    RunBusy,
+    RunClosed,
+    RunExists,
+    RunGone,
+    RunNotFound,
+    TurnNotFound,
+    UnknownAgent,
+    WorldUnavailable,
+)
+from journal.core.ids import check_id, new_batch_id, new_run_id, new_token
+from journal.core.ports import (
+    Answer,
+    Batch,
+    Close,
+    Closed,
+    Committed,
+    Create,
+    Duplicate,
+    Gone,
+    Keyed,
+    NoRun,
+    QueueChange,
+    Retry,
+    RunInfo,
+    RunQuery,
+    Submit,
+    Unknown,
+    Wake,
+    World,
+)
+from journal.core.ports import KeyConflict as KeyConflictAnswer
+from journal.core.records import MIN_READER, Body, CancelRequested, Policy, Record, RunCreated, TurnSubmitted
+from journal.core.records import RunClosed as RunClosedRecord
+from journal.core.typed import PLAIN, ValueCodec
+from journal.engine.agent import Agent, Handler
+from journal.engine.handle import Handle
+from journal.engine.retrial import plan_retry
+from journal.engine.runtime import Runtime
+from journal.engine.worker import Worker
+from journal.tools.policy import check_policies
+from journal.worlds import open_world
+
+I = TypeVar("I")  # noqa: E741 - input
+O = TypeVar("O")  # noqa: E741 - output
+T = TypeVar("T")
+START_KEY = "start"
+"""The key of a turn that is submitted without one."""
+_OFFER_SECONDS = 30.0
+
+
+class Journal:
+    """The entry to everything. See the module's docstring for when it opens.
+
+    `url`: the store, default ``$JOURNAL_WORLD``, else a SQLite file in the project; or a function that opens a
+    world. `namespace`: runs of other namespaces are invisible. `resources`: an async context manager function,
+    entered once a process; what it gives is `turn.deps`. `tools`: replay policies by tool name or glob.
+    `version`: of your code, noted in the log. `requires`: capabilities without which opening fails.
+    """
+
+    def __init__(
+        self,
+        url: str | Callable[[], AbstractAsyncContextManager[World]] | None = None,
+        *,
+        namespace: str = "default",
+        resources: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+        tools: Mapping[str, Policy] | None = None,
+        version: str | None = None,
+        requires: Iterable[str] = (),
+        lease_seconds: float = 30.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.url = url
+        self.namespace = check_id(namespace, "namespace")
+        self.resources = resources
+        self.tools: Mapping[str, Policy] = check_policies(tools or {})
+        self.version = version
+        self.requires = frozenset(requires)
+        self.lease_seconds = lease_seconds
+        self.clock: Clock = clock or SystemClock()
+        self.agents: dict[str, Agent[Any, Any]] = {}
+        self._runtimes: dict[tuple[int, int], Runtime] = {}
+
+    # Agents ------------------------------------------------------------------------------------------
+
+    @overload
+    def agent(self, fn: Handler[I, O], /) -> Agent[I, O]: ...
+    @overload
+    def agent(
+        self, *, name: str | None = None, tools: Mapping[str, Policy] | None = None
+    ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
+    def agent(
+        self,
+        fn: Handler[Any, Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        tools: Mapping[str, Policy] | None = None,
+    ) -> Any:
+        """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
+
+        `tools`: replay policies by tool name or glob, before those of the journal.
+        """
+
+        def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
+            chosen = check_id(name or handler.__name__, "agent name")
+            if chosen in self.agents:
+                raise InvalidOptions(f"agent {chosen!r} is registered twice: give one of them another name=")
+            agent = Agent(self, handler, name=chosen, tools=check_policies(tools or {}))
+            self.agents[chosen] = agent
+            return agent
+
+        return register if fn is None else register(fn)
+
+    # Opening -----------------------------------------------------------------------------------------
+
+    def open_world(self) -> AbstractAsyncContextManager[World]:
+        """Open this journal's store; the caller closes it."""
+        if callable(self.url):
+            return self.url()
+        return open_world(self.url, namespace=self.namespace, clock=self.clock)
+
+    async def runtime(self) -> Runtime:
+        """The open store and what runs on it, in this loop of this process."""
+        place = (os.getpid(), id(asyncio.get_running_loop()))
+        runtime = self._runtimes.get(place)
+        if runtime is None or runtime.is_closing:
+            runtime = self._runtimes[place] = Runtime(self, self.clock)
+        await runtime.open()
+        return runtime
+
+    def forget(self, runtime: Runtime) -> None:
+        """The runtime has closed."""
+        for place, known in list(self._runtimes.items()):
+            if known is runtime:
+                del self._runtimes[place]
+
+    async def __aenter__(self) -> Self:
+        await self.runtime()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give back the runs that are being worked on in this loop, and close the store."""
+        runtime = self._runtimes.get((os.getpid(), id(asyncio.get_running_loop())))
+        if runtime is not None:
+            await runtime.close()
+
+    def run_blocking(self, main: Callable[[], Awaitable[T]], verb: str) -> T:
+        """Run `main` in an event loop of its own; refused inside a running one."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(_as_coroutine(main))
+        raise InvalidOptions(f"{verb}_sync would block the running event loop: use `await {verb}(...)` here")
+
+    def lifespan(
+        self, *, worker: bool = False, concurrency: int = 10
+    ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """For ``FastAPI(lifespan=journal.lifespan(worker=True))``: open with the application, and work in it."""
+
+        @asynccontextmanager
+        async def lifespan(_app: Any) -> AsyncIterator[None]:
+            async with self:
+                if not worker:
+                    yield
+                    return
+                async with self.worker(concurrency=concurrency).running():
+                    yield
+
+        return lifespan
+
+    def worker(
+        self, *, concurrency: int = 10, agents: Iterable[str] | None = None, grace_seconds: float = 25.0
+    ) -> Worker:
+        """A worker for this journal's agents, or for those named."""
+        chosen = None if agents is None else set(agents)
+        for name in sorted((chosen or set()) - set(self.agents)):
+            raise UnknownAgent(agent=name, known=sorted(self.agents))
+        return Worker(self, concurrency=concurrency, agents=chosen, grace_seconds=grace_seconds)
+
+    # Runs --------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        agent_name: str,
+        input: Any,  # noqa: A002 - the field's name everywhere
+        *,
+        run_id: str | None = None,
+        key: str | None = None,
+        if_exists: Literal["error", "return"] = "error",
+        if_busy: Literal["queue", "reject"] = "queue",
+        priority: int = 0,
+        delay: float | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Handle[Any]:
+        """`Agent.submit` by name, for processes that do not import the agent. The input is plain JSON."""
+        agent = self.agents.get(agent_name)
+        codec: ValueCodec[Any] = PLAIN if agent is None else agent.output_codec
+        encode = PLAIN.encode if agent is None else agent.input_codec.encode
+        return await self.submit_encoded(
+            check_id(agent_name, "agent name"),
+            encode(input, what=f"the input of agent {agent_name!r}"),
+            codec,
+            run_id=run_id,
+            key=key,
+            if_exists=if_exists,
+            if_busy=if_busy,
+            priority=priority,
+            delay=delay,
+            subject=subject,
+            metadata=metadata,
+        )
+
+    async def submit_encoded(
+        self,
+        agent: str,
+        data: bytes,
+        codec: ValueCodec[O],
+        *,
+        run_id: str | None,
+        key: str | None,
+        if_exists: Literal["error", "return"],
+        if_busy: Literal["queue", "reject"],
+        priority: int,
+        delay: float | None,
+        subject: str | None,
+        metadata: Mapping[str, str] | None,
+    ) -> Handle[O]:
+        """Submit canonical bytes; what `Agent.submit` and `submit` come down to."""
+        if if_exists not in ("error", "return") or if_busy not in ("queue", "reject"):
+            raise InvalidOptions("if_exists is 'error' or 'return', if_busy is 'queue' or 'reject'")
+        run = new_run_id() if run_id is None else check_id(run_id, "run id")
+        turn = START_KEY if key is None else check_id(key, "key")
+        runtime = await self.runtime()
+        at_head: int | None = None
+        if run_id is not None and (info := await runtime.world.run(run)) is not None:
+            if info.agent != agent:
+                raise InvalidOptions(f"run {run!r} belongs to agent {info.agent!r}, not to {agent!r}")
+            if if_busy == "reject":
+                known = await runtime.world.turn(run, turn)
+                if known is None and info.turn is not None:
+                    raise RunBusy(run_id=run)
+                at_head = info.head if known is None else None
+        value, blob = pack(data)
+        digest = values.digest(data)
+        created = RunCreated(
+            agent=agent,
+            nonce=new_token(),
+            namespace=self.namespace,
+            metadata=dict(metadata or {}),
+            subject=subject,
+            versions={} if self.version is None else {"app": self.version},
+            min_reader=MIN_READER,
+        )
+        due_at = None if delay is None else self.clock.time() + delay
+        batch = Batch(
+            run,
+            new_batch_id(),
+            Keyed(f"turn:{turn}", digest),
+            (seal(run, TurnSubmitted(input=value, input_digest=digest), turn=turn),),
+            create=Create(agent, seal(run, created), MIN_READER),
+            at_head=at_head,
+            queue=Submit(turn, priority, due_at),
+            blobs=(blob,) if blob else (),
+        )
+        answer = await self._offer(runtime, batch)
+        if isinstance(answer, KeyConflictAnswer) and if_exists == "error":
+            raise RunExists(run_id=run) if key is None else KeyConflict(run_id=run, key=turn)
+        if not isinstance(answer, Committed | Duplicate | KeyConflictAnswer):
+            raise RunBusy(run_id=run)  # the head moved under if_busy="reject"
+        return Handle(self, run, turn, codec)
+
+    async def get(self, run_id: str) -> RunInfo:
+        """The run as it stands. Raises `RunNotFound`."""
+        runtime = await self.runtime()
+        info = await runtime.world.run(check_id(run_id, "run id"))
+        if info is None:
+            raise RunNotFound(run_id=run_id, world=runtime.world.url)
+        return info
+
+    async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
+        """A page of runs, newest first."""
+        return await (await self.runtime()).world.runs(query or RunQuery())
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int = 500) -> list[Record]:
+        """A page of the run's log."""
+        await self.get(run_id)
+        return await (await self.runtime()).world.read(run_id, after=after, limit=limit)
+
+    async def handle(self, run_id: str, turn_id: str | None = None) -> Handle[Any]:
+        """A handle of one of the run's turns: the named one, else its unfinished one, else `start`."""
+        info = await self.get(run_id)
+        agent = self.agents.get(info.agent)
+        codec: ValueCodec[Any] = PLAIN if agent is None else agent.output_codec
+        return Handle(self, run_id, turn_id or info.turn or await self._last_turn(info), codec)
+
+    async def cancel(self, run_id: str, *, turn_id: str | None = None, reason: str | None = None) -> None:
+        """Ask for a turn (the unfinished one) to be cancelled; heard within a second, or at the next claim."""
+        info = await self.get(run_id)
+        turn = turn_id or info.turn
+        if turn is None:
+            return
+        if await (await self.runtime()).world.turn(run_id, turn) is None:
+            raise TurnNotFound(run_id=run_id, turn_id=turn)
+        await self._tell(run_id, f"cancel:{turn}", CancelRequested(reason=reason), Wake(), turn=turn)
+        for attempt in (await self.runtime()).attempts:
+            if attempt.holding.run == run_id and attempt.turn_id == turn:
+                attempt.halt("cancel")
+
+    async def retry(self, run_id: str, *, turn_id: str | None = None) -> Handle[Any]:
+        """Send a failed or blocked turn on: the error outcome that escaped the handler is set aside.
+
+        Recorded results are kept, and so is whatever may have happened: an error of a `never` call stays,
+        unless it was `DidNotHappen`. Raises `NotRetriable`.
+        """
+        runtime = await self.runtime()
+        info = await self.get(run_id)
+        turn = turn_id or info.turn or await self._last_turn(info)
+        retried, head = await plan_retry(runtime.world, info, turn)
+        answer = await self._tell(
+            run_id, f"retry:{turn}:{head}", retried, Retry(turn), turn=turn, at_head=head
+        )
+        if not isinstance(answer, Committed | Duplicate):
+            raise NotRetriable(run_id=run_id, turn_id=turn, status="changing right now")
+        return await self.handle(run_id, turn)
+
+    async def close(self, run_id: str) -> None:
+        """Close the run: it takes nothing more, and whoever holds it loses it."""
+        info = await self.get(run_id)
+        if not info.closed:
+            await self._tell(run_id, "close", RunClosedRecord(), Close())
+
+    async def _last_turn(self, info: RunInfo) -> str:
+        world = (await self.runtime()).world
+        after, last = 0, START_KEY
+        while page := await world.read(info.run, after=after, limit=500):
+            last = next((r.turn for r in reversed(page) if r.type == "turn.submitted" and r.turn), last)
+            after = page[-1].seq
+        return last
+
+    async def _tell(
+        self,
+        run: str,
+        key: str,
+        body: Body,
+        queue: QueueChange,
+        *,
+        turn: str | None = None,
+        at_head: int | None = None,
+    ) -> Answer:
+        record = seal(run, body, turn=turn)
+        author = Keyed(key, values.digest(key.encode()))
+        batch = Batch(run, new_batch_id(), author, (record,), at_head=at_head, queue=queue)
+        return await self._offer(await self.runtime(), batch)
+
+    async def _offer(self, runtime: Runtime, batch: Batch) -> Answer:
+        """Offer a batch from outside until the door answers; refusals that need no thought are raised here."""
+        deadline = self.clock.boottime() + _OFFER_SECONDS
+        delay = 0.01
+        while True:
+            answer = await runtime.world.append(batch)
+            match answer:
+                case NoRun():
+                    raise RunNotFound(run_id=batch.run, world=runtime.world.url)
+                case Closed():
+                    raise RunClosed(run_id=batch.run)
+                case Gone():
+                    raise RunGone(run_id=batch.run)
+                case Unknown(reason=reason):
+                    if self.clock.boottime() > deadline:
+                        raise WorldUnavailable(
+                            f"no answer for {_OFFER_SECONDS:g} s ({reason}); run the same command again, "
+                            "it is idempotent",
+                            world=runtime.world.url,
+                        )
+                    await asyncio.sleep(delay)
+                    delay = min(delay * 2, 1.0)
+                case _:
+                    return answer
+
+
+async def _as_coroutine(main: Callable[[], Awaitable[T]]) -> T:
+    return await main()

@@ -1,0 +1,46 @@
+"""What a retry sets aside: read from the log, decided here, written as one `turn.retried`."""
+
+from journal.core.errors import DidNotHappen, NotRetriable, TurnNotFound
+from journal.core.ports import RunInfo, World
+from journal.core.records import TurnRetried
+from journal.replay.history import TurnHistory
+
+_PAGE = 500
+
+
+async def plan_retry(world: World, info: RunInfo, turn: str) -> tuple[TurnRetried, int]:
+    """(the record, the head it was decided at) for retrying `turn`; raises `NotRetriable`."""
+    found = await world.turn(info.run, turn)
+    if found is None:
+        raise TurnNotFound(run_id=info.run, turn_id=turn)
+    history = TurnHistory(turn)
+    after = found.submitted - 1
+    while page := await world.read(info.run, after=after, limit=_PAGE):
+        for record in page:
+            history.add(record)
+        after = page[-1].seq
+    if history.finished is None and history.blocked is None:
+        raise NotRetriable(run_id=info.run, turn_id=turn, status="not finished")
+    if history.finished is not None and history.finished.status != "failed":
+        raise NotRetriable(run_id=info.run, turn_id=turn, status=history.finished.status)
+    return TurnRetried(superseded=superseded(history)), after
+
+
+def superseded(history: TurnHistory) -> tuple[int, ...]:
+    """Seqs of the error outcome that escaped the handler, and of its siblings left without an outcome.
+
+    A `never` call that was started is not set aside: its outcome stays, so that it is not started again.
+    """
+    finished = history.finished
+    seqs: list[int] = []
+    if finished is not None and finished.cause is not None:
+        call = history.calls.get(finished.cause)
+        if call is not None and call.intent is not None and call.outcome is not None:
+            error = call.outcome.error
+            harmless = error is not None and error.type.rpartition(".")[2] == DidNotHappen.__name__
+            if call.outcome.status in ("error", "cancelled") and (call.intent.policy == "safe" or harmless):
+                seqs += [*call.intent_seqs, call.outcome_seq]
+    for call in history.calls.values():
+        if call.outcome is None and call.intent is not None and call.intent.policy == "safe":
+            seqs += call.intent_seqs
+    return tuple(sorted(seqs))

@@ -1,0 +1,285 @@
+"""A journal at work in one event loop: the open store, the claims, the turns that run here.
+
+Opened by the first await that needs it. One task, the keeper, owns everything: when the journal is closed, or the
+loop is torn down under it, the keeper stops the turns (which give their runs back), then the renewals, then
+the resources, then the store.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+
+from journal.core.clock import Clock
+from journal.core.errors import ControlFlow, HandlerAborted, MissingCapability
+from journal.core.ports import Claimed, Claims, Release, World
+from journal.core.records import MIN_READER
+from journal.engine.attempt import Attempt, open_attempt
+from journal.engine.claim import Holding
+from journal.engine.log import logger
+from journal.engine.renewal import Renewals
+
+if TYPE_CHECKING:
+    from journal.engine.agent import Agent
+    from journal.engine.journal import Journal
+
+_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 1.0
+TurnKey = tuple[str, str]
+
+
+class Runtime:
+    """What a `Journal` is in one loop of one process."""
+
+    def __init__(self, journal: "Journal", clock: Clock) -> None:
+        self.journal = journal
+        self.clock = clock
+        self.version = journal.version
+        self.agents: dict[str, Agent[Any, Any]] = journal.agents
+        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
+        self.log = logger().bind(worker=self.worker_id)
+        self.is_closing = False
+        self.world: World
+        self.attempts: set[Attempt] = set()
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._stop = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._group: anyio.abc.TaskGroup
+        self._resource_group: anyio.abc.TaskGroup
+        self._renewals: Renewals
+        self._resources: asyncio.Future[Any] | None = None
+        self._waiters: dict[TurnKey, set[asyncio.Future[None]]] = {}
+        self._servers: set[str] = set()
+        self._looking = False
+
+    # Life --------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open the store; every caller waits for the same opening."""
+        if self._keeper is None:
+            self._keeper = self._loop.create_task(self._keep(), name="journal keeper")
+        await asyncio.shield(self._ready)
+
+    async def close(self) -> None:
+        """Stop the turns that run here, then let everything go."""
+        if self._keeper is None:
+            return
+        self.is_closing = True
+        self._stop.set()
+        await asyncio.wait({self._keeper})
+        if not self._keeper.cancelled() and (error := self._keeper.exception()) is not None:
+            raise error
+
+    async def _keep(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                self.world = await stack.enter_async_context(self.journal.open_world())
+                self._check_capabilities()
+                self._resource_group = await stack.enter_async_context(anyio.create_task_group())
+                stack.callback(self._resource_group.cancel_scope.cancel)
+                self._renewals = Renewals(self.world.open_renewer, self.clock, self.journal.lease_seconds)
+                stack.push_async_callback(self._renewals.stop)
+                async with anyio.create_task_group() as self._group:
+                    self._ready.set_result(None)
+                    try:
+                        await self._stop.wait()
+                    finally:
+                        self.is_closing = True
+                        self._group.cancel_scope.cancel()
+        except Exception as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
+        finally:
+            self.is_closing = True
+            self.journal.forget(self)
+            for waiters in self._waiters.values():
+                for waiter in waiters:
+                    waiter.cancel()
+
+    def _check_capabilities(self) -> None:
+        missing = sorted(self.journal.requires - self.world.capabilities)
+        if missing:
+            raise MissingCapability(
+                f"it does not offer {', '.join(missing)} (it offers {', '.join(sorted(self.world.capabilities))}); "
+                "choose another store URL, or drop the requirement",
+                world=self.world.url,
+            )
+
+    def spawn(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run `fn` beside the turns; it ends with the journal."""
+        self._group.start_soon(fn, *args)
+
+    async def resources(self) -> Any:
+        """What the journal's `resources` gives this process, entered once."""
+        if self.journal.resources is None:
+            return None
+        if self._resources is None:
+            self._resources = self._loop.create_future()
+            self._resource_group.start_soon(self._hold_resources, self._resources)
+        return await asyncio.shield(self._resources)
+
+    async def _hold_resources(self, ready: "asyncio.Future[Any]") -> None:
+        assert self.journal.resources is not None
+        try:
+            async with self.journal.resources() as deps:
+                ready.set_result(deps)
+                await anyio.sleep_forever()
+        except Exception as error:
+            if ready.done():
+                raise
+            self._resources = None  # the next turn tries again
+            ready.set_exception(error)
+
+    # Working -----------------------------------------------------------------------------------------
+
+    async def claim(self, *, agents: "set[str] | None", run: str | None = None) -> tuple[Claims, float]:
+        """Claim one run; (what came, boot clock when it was asked for)."""
+        asked = self.clock.boottime()
+        known = set(self.agents) if agents is None else agents
+        claims = await self.world.claim(
+            worker=self.worker_id,
+            limit=1,
+            lease_seconds=self.journal.lease_seconds,
+            agents=known,
+            reads=MIN_READER,
+            run=run,
+        )
+        return claims, asked
+
+    async def work(self, claimed: Claimed, asked: float) -> None:
+        """Carry on with a run that was just claimed, until its turn ended here in whichever way."""
+        holding = Holding(self.world, self.clock, claimed, trusted_until=asked + self.journal.lease_seconds)
+        self._renewals.add(holding)
+        try:
+            if claimed.taken_over:
+                self.log.info("turn taken over", run=holding.run, takeovers=claimed.takeovers)
+            attempt = await open_attempt(self, holding)
+            if attempt is None:
+                return
+            self.attempts.add(attempt)
+            self._watch_outside()
+            try:
+                await attempt.run()
+            finally:
+                self.attempts.discard(attempt)
+        except ControlFlow as error:
+            if claimed.turn is not None:
+                self.turn_lost(holding.run, claimed.turn, error)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await self._release(holding)
+            if isinstance(error, Exception) and claimed.turn is not None:
+                self.turn_lost(holding.run, claimed.turn, error)
+                self.log.error("turn could not start", run=holding.run, error=type(error).__qualname__)
+                return
+            raise
+        finally:
+            self._renewals.remove(holding)
+
+    async def _release(self, holding: Holding) -> None:
+        """Best effort: a lease that runs out does the same."""
+        if holding.lost is None and not holding.is_over:
+            try:
+                await holding.commit(queue=Release())
+            except (ControlFlow, Exception) as error:  # noqa: BLE001 - must not mask the first error
+                self.log.warning("release failed", run=holding.run, error=type(error).__qualname__)
+
+    def _watch_outside(self) -> None:
+        if not self._looking:
+            self._looking = True
+            self.spawn(self._look_outside)
+
+    async def _look_outside(self) -> None:
+        """See what others appended to runs whose holder is silent: a cancel is delivered within a second."""
+        try:
+            while self.attempts:
+                await asyncio.sleep(_LOOK_SECONDS)
+                for attempt in list(self.attempts):
+                    try:
+                        await attempt.look_outside()
+                    except Exception as error:  # noqa: BLE001 - looked for again in half a second
+                        self.log.warning("looking outside failed", error=type(error).__qualname__)
+        finally:
+            self._looking = False
+
+    # Waiting for turns ---------------------------------------------------------------------------------
+
+    def turn_ended(self, run: str, turn: str) -> None:
+        """The turn finished or was blocked, here."""
+        for waiter in self._waiters.pop((run, turn), set()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def turn_lost(self, run: str, turn: str, error: BaseException | None) -> None:
+        """The turn stopped here without an end. Those who wait are told only if waiting on makes no sense."""
+        cause = error.cause if isinstance(error, HandlerAborted) else error
+        if isinstance(cause, Exception):
+            for waiter in self._waiters.pop((run, turn), set()):
+                if not waiter.done():
+                    waiter.set_exception(cause)
+
+    async def until_ended(self, run: str, turn: str, *, serve: bool) -> None:
+        """Return once the turn finished or is blocked, wherever it is worked. `serve`: work on it here too."""
+        if await self._has_ended(run, turn):
+            return
+        if not serve:
+            await self._follow_to_end(run, turn)
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.setdefault((run, turn), set()).add(waiter)
+        if run not in self._servers:
+            self._servers.add(run)
+            self.spawn(self._serve, run)
+        try:
+            await waiter
+        finally:
+            waiting = self._waiters.get((run, turn), set())
+            waiting.discard(waiter)
+            if not waiting:
+                self._waiters.pop((run, turn), None)
+
+    async def _has_ended(self, run: str, turn: str) -> bool:
+        info = await self.world.turn(run, turn)
+        if info is not None and info.finished is not None:
+            return True
+        state = await self.world.run(run)
+        return state is not None and (state.closed or (state.status == "blocked" and state.turn == turn))
+
+    async def _follow_to_end(self, run: str, turn: str) -> None:
+        state = await self.world.run(run)
+        offset = f"{state.head if state else 0:016d}_{0:016d}"
+        stream = self.world.follow(run, offset=offset)
+        if await self._has_ended(run, turn):
+            return
+        async for item in stream:
+            if getattr(item, "turn", None) == turn and getattr(item, "type", "") in ("turn.finished", "turn.blocked"):
+                return
+
+    async def _serve(self, run: str) -> None:
+        """Work on `run` while somebody here waits for one of its turns, or until those turns have ended."""
+        try:
+            while True:
+                claims, asked = await self.claim(agents=None, run=run)
+                if claims.claimed:
+                    await self.work(claims.claimed[0], asked)
+                waiting = [key for key in self._waiters if key[0] == run]
+                for key in waiting:
+                    if await self._has_ended(*key):
+                        self.turn_ended(*key)
+                if not claims.claimed:
+                    if not any(key[0] == run for key in self._waiters):
+                        return  # no await since this was looked up: nobody can slip in before `finally`
+                    due = claims.next_due_seconds
+                    await self.world.wait_for_work(_POLL_SECONDS if due is None else min(due, _POLL_SECONDS))
+        except Exception as error:  # noqa: BLE001 - told to those who wait
+            for key in [key for key in self._waiters if key[0] == run]:
+                self.turn_lost(*key, error)
+        finally:
+            self._servers.discard(run)

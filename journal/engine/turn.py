@@ -1,0 +1,201 @@
+"""`Turn`: what a handler is given. Each call made through it is recorded before and after it acts.
+
+Code between calls runs again on resume, so clocks, randomness and I/O belong in a step.
+"""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+
+import anyio.to_thread
+import msgspec
+
+from journal.core import values
+from journal.core.errors import ControlFlow, InvalidOptions, OutcomeUnknown, ValueLost
+from journal.core.failures import rebuild
+from journal.core.ports import Delta
+from journal.core.records import CallKind
+from journal.core.typed import ValueCodec, encode_arguments
+from journal.engine.calls import Call, Settled, perform
+from journal.engine.plan import Plan, plan_of
+from journal.engine.scope import current_scope
+from journal.tools.result import ToolResult
+
+if TYPE_CHECKING:
+    from journal.engine.attempt import Attempt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Turn:
+    """One input being worked through. Made by the engine, one an attempt."""
+
+    def __init__(self, attempt: "Attempt") -> None:
+        self._attempt = attempt
+
+    @property
+    def run_id(self) -> str:
+        """The run this turn belongs to."""
+        return self._attempt.holding.run
+
+    @property
+    def id(self) -> str:
+        """The turn's id: the idempotency key under which it was submitted."""
+        return self._attempt.turn_id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._attempt.number
+
+    @property
+    def deps(self) -> Any:
+        """What the journal's `resources` gave this process."""
+        return self._attempt.deps
+
+    @property
+    def replaying(self) -> bool:
+        """Whether recorded calls are still to be asked for."""
+        return self._attempt.history.unclaimed() is not None
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger bound to run, turn and attempt."""
+        return self._attempt.log
+
+    def emit(self, data: Any) -> None:
+        """Show a piece of output to whoever watches the run; it is not recorded, and may be lost."""
+        self._attempt.emit(Delta(call="", number=self._attempt.number, data=values.encode(data, what="delta")))
+
+    @overload
+    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run `fn` once and remember its result; after a crash inside it, it runs again.
+
+        `fn` may be sync (it then runs on a thread) or async. Arguments and result are values. What it raises
+        is recorded and raised again on replay. A function marked `never` is refused: it is a tool.
+        """
+        plan = plan_of(fn)
+        if plan.policy == "never":
+            raise InvalidOptions(
+                f"{plan.name!r} is marked never, and steps may run again: use turn.tool({plan.name}, ...)"
+            )
+        settled = await self._perform("step", plan, args, kwargs, "safe")
+        return _unwrap(settled, plan.codec)
+
+    @overload
+    async def model(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def model(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def model(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Like `step`, for a call that is paid for: its intent is durable before it is sent.
+
+        Sent again after a crash inside it, unless `fn` is marked `never` (the provider itself acts): then it
+        raises `OutcomeUnknown`.
+        """
+        plan = plan_of(fn)
+        settled = await self._perform("model", plan, args, kwargs, plan.policy or "safe")
+        return _unwrap(settled, plan.codec)
+
+    @overload
+    async def tool(
+        self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ToolResult[R]: ...
+    @overload
+    async def tool(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
+    async def tool(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ToolResult[Any]:
+        """Run a tool under its replay policy. In doubt after a crash, a `never` tool is not run again.
+
+        The result's `status` is `ok`, `error` or `unknown`; `.value` raises what is not ok, `.text` is what a
+        model should read. Undeclared tools are `never`.
+        """
+        plan = plan_of(fn)
+        policy = self._attempt.agent.policy_of(plan.name, plan.marked, fn).policy
+        settled = await self._perform("tool", plan, args, kwargs, policy)
+        return _tool_result(settled, plan.codec)
+
+    async def _perform(
+        self, kind: CallKind, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], policy: Any
+    ) -> Settled:
+        attempt = self._attempt
+        if attempt.fatal is not None:
+            raise attempt.fatal
+        scope = current_scope(f"turn.{kind}", attempt)
+        data = encode_arguments(plan.fn, args, kwargs)
+        call = Call(
+            key=plan.key or scope.next_key(plan.name),
+            kind=kind,
+            name=plan.name,
+            act=_act_of(plan, args, kwargs),
+            input=data,
+            input_digest=values.digest(data),
+            encode=plan.codec.encode,
+            policy=policy,
+            is_counted=plan.key is None,
+            is_lazy=policy == "safe" and kind != "model",
+            retry=plan.retry,
+            timeout=plan.timeout,
+            probe=plan.probe,
+            dedupes=plan.dedupes,
+        )
+        try:
+            settled = await perform(attempt, call)
+        except ControlFlow as error:
+            attempt.fatal = attempt.fatal or error
+            raise
+        if settled.outcome.status == "cancelled" and settled.is_replayed:
+            # Whatever cancelled it the first time (a timeout, a race) is asked to do so again.
+            await asyncio.get_running_loop().create_future()
+        return settled
+
+
+def _act_of(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
+    call = functools.partial(plan.fn, *args, **kwargs)
+    if plan.is_async:
+        return cast("Callable[[], Awaitable[Any]]", call)
+    return functools.partial(anyio.to_thread.run_sync, call)
+
+
+def failure_of(settled: Settled) -> BaseException:
+    """The exception that stands for a call without a value; the same on the first run and on replay."""
+    call, outcome = settled.call, settled.outcome
+    failure: BaseException
+    match outcome.status:
+        case "unknown":
+            failure = OutcomeUnknown(call=call.key, name=call.name)
+        case "value_lost":
+            reason = "it could not be written as JSON"
+            if outcome.error is not None and isinstance(outcome.error.data, bytes):
+                reason = values.decode(outcome.error.data)
+            failure = ValueLost(call=call.key, reason=reason, repr=outcome.lost or "")
+        case "cancelled":
+            failure = asyncio.CancelledError()
+        case _:
+            assert outcome.error is not None
+            failure = rebuild(outcome.error, call.key)
+    failure.__journal_call__ = call.key  # type: ignore[attr-defined]  # read when it escapes the handler
+    failure.__cause__ = settled.cause
+    return failure
+
+
+def _unwrap(settled: Settled, codec: ValueCodec[Any]) -> Any:
+    if settled.data is not None:
+        return codec.decode(settled.data)
+    raise failure_of(settled)
+
+
+def _tool_result(settled: Settled, codec: ValueCodec[Any]) -> ToolResult[Any]:
+    outcome = settled.outcome
+    if settled.data is not None:
+        return ToolResult(name=settled.call.name, status="ok", result=codec.decode(settled.data))
+    failure = failure_of(settled)
+    if not isinstance(failure, Exception):
+        raise failure
+    status = "unknown" if outcome.status == "unknown" else "error"
+    return ToolResult(name=settled.call.name, status=status, failure=failure)
+
+

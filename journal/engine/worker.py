@@ -1,0 +1,127 @@
+"""`Worker`: claims runs of a journal and carries them on, several at once, until it is stopped.
+
+Each slot claims for itself, so a long turn never leaves the others idle. Stopping: no more claims; turns have
+`grace_seconds` to end; then those without a call under way are released, the others are marked draining and
+cancelled, so that whoever takes them over does not count a crash.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+
+from journal.core.errors import InvalidOptions, WorldError
+from journal.core.ports import Claimed
+
+if TYPE_CHECKING:
+    from journal.engine.journal import Journal
+    from journal.engine.runtime import Runtime
+
+_POLL_SECONDS = 1.0
+_LONGEST_PAUSE = 10.0
+
+
+class Worker:
+    """Made by `Journal.worker`."""
+
+    def __init__(
+        self, journal: "Journal", *, concurrency: int, agents: set[str] | None, grace_seconds: float
+    ) -> None:
+        if concurrency < 1:
+            raise InvalidOptions("concurrency is at least 1")
+        self.journal = journal
+        self.concurrency = concurrency
+        self.agents = agents
+        self.grace_seconds = grace_seconds
+        self.is_stopping = False
+        self.busy = 0
+        """Slots that are working on a turn."""
+        self.worked = 0
+        """Turns that were worked on, whatever became of them."""
+        self._claiming = asyncio.Lock()
+        self._stopped = asyncio.Event()
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Work until `stop` is called; with `until_idle`, until nothing is due and nothing is running here.
+
+        A turn that is due later, or held by somebody else, does not count as work to wait for.
+        """
+        runtime = await self.journal.runtime()
+        runtime.log.info("worker started", concurrency=self.concurrency, agents=sorted(self.agents or runtime.agents))
+        async with anyio.create_task_group() as group:
+            for _ in range(self.concurrency):
+                group.start_soon(self._slot, runtime, until_idle)
+            group.start_soon(self._stop_after_grace, runtime)
+        runtime.log.info("worker stopped", worked=self.worked)
+
+    def stop(self) -> None:
+        """Claim nothing more and wind down; `run` returns once that is done. Safe to call again."""
+        self.is_stopping = True
+        self._stopped.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Worker"]:
+        """Work in the background of a ``with`` block; leaving it stops the worker and waits for it."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.run)
+            try:
+                yield self
+            finally:
+                self.stop()
+
+    async def _slot(self, runtime: "Runtime", until_idle: bool) -> None:
+        pause = 0.1
+        while not self.is_stopping:
+            try:
+                async with self._claiming:  # one asks at a time; the others wait without load
+                    claimed = await self._next(runtime, until_idle)
+                pause = 0.1
+            except WorldError as error:
+                runtime.log.error("claiming failed", error=type(error).__qualname__, seconds=pause)
+                await self._sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            if claimed is None:
+                continue
+            self.busy += 1
+            try:
+                await runtime.work(*claimed)
+            finally:
+                self.busy -= 1
+                self.worked += 1
+
+    async def _next(self, runtime: "Runtime", until_idle: bool) -> tuple[Claimed, float] | None:
+        if self.is_stopping:
+            return None
+        claims, asked = await runtime.claim(agents=self.agents)
+        if claims.claimed:
+            return claims.claimed[0], asked
+        if until_idle and not self.busy:
+            self.stop()
+            return None
+        due = claims.next_due_seconds
+        seconds = _POLL_SECONDS if due is None else min(due, _POLL_SECONDS)
+        waiting = asyncio.ensure_future(runtime.world.wait_for_work(0.05 if until_idle else seconds))
+        stopping = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            stopping.cancel()
+        return None
+
+    async def _sleep(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._stopped.wait()
+
+    async def _stop_after_grace(self, runtime: "Runtime") -> None:
+        await self._stopped.wait()
+        deadline = asyncio.get_running_loop().time() + self.grace_seconds
+        while self.busy and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+        for attempt in list(runtime.attempts):
+            if attempt.acting:
+                await attempt.drain()
+            attempt.halt("shutdown")

@@ -1,0 +1,151 @@
+"""The history of one turn: what its records say about its calls, kept by call key.
+
+`TurnHistory` is a fold: feed it the run's records in order, whole or as they arrive. It promises nothing about
+records of other turns, which it skips. Next: `matcher.py` decides on it, `state.py` folds whole runs.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from journal.core.codec import open_record
+from journal.core.records import (
+    CallEvidence,
+    CallIntent,
+    CallOutcome,
+    CancelRequested,
+    Record,
+    RunCreated,
+    TurnBlocked,
+    TurnFinished,
+    TurnRetried,
+    TurnStarted,
+    TurnSubmitted,
+)
+
+
+def scope_of(key: str) -> str:
+    """The scope that a counted key (``scope/name#n``) counts in; the root's is empty."""
+    return key.rpartition("/")[0]
+
+
+def is_counted(key: str) -> bool:
+    """Whether the key was made by counting (``name#n``), rather than named by the caller or a model."""
+    _, found, count = key.rpartition("#")
+    return bool(found) and count.isdecimal()
+
+
+class CallHistory(msgspec.Struct, gc=False):
+    """What the log says of one call. `intent` is its latest try's."""
+
+    key: str
+    intent: CallIntent | None = None
+    intent_seqs: list[int] = []
+    outcome: CallOutcome | None = None
+    outcome_seq: int = 0
+    evidence: CallEvidence | None = None
+    evidence_seq: int = 0
+
+
+class TurnHistory:
+    """Everything recorded of one turn so far."""
+
+    def __init__(self, turn: str) -> None:
+        self.turn = turn
+        self.created: RunCreated | None = None
+        self.submitted: TurnSubmitted | None = None
+        self.submitted_seq = 0
+        self.attempts = 0
+        self.calls: dict[str, CallHistory] = {}
+        self.finished: TurnFinished | None = None
+        self.finished_seq = 0
+        self.blocked: TurnBlocked | None = None
+        self.cancel_requested: CancelRequested | None = None
+        self.last_seq = 0
+        self.last_batch: bytes | None = None
+        self._unclaimed: Counter[str] | None = None
+        self._claimed: set[str] = set()
+
+    def add(self, record: Record) -> None:
+        """Take in the next record of the run."""
+        self.last_seq = record.seq
+        self.last_batch = record.batch
+        if record.turn != self.turn:
+            if record.type == RunCreated.TYPE:
+                body = open_record(record)
+                assert isinstance(body, RunCreated)
+                self.created = body
+            return
+        match open_record(record):
+            case CallIntent() as body:
+                call = self._call(record)
+                call.intent = body
+                call.intent_seqs.append(record.seq)
+            case CallOutcome() as body:
+                call = self._call(record)
+                call.outcome = body
+                call.outcome_seq = record.seq
+            case CallEvidence() as body:
+                call = self._call(record)
+                if call.evidence is None:
+                    call.evidence = body
+                    call.evidence_seq = record.seq
+            case TurnStarted() as body:
+                self.attempts = max(self.attempts, body.attempt)
+            case TurnSubmitted() as body:
+                self.submitted = body
+                self.submitted_seq = record.seq
+            case TurnFinished() as body:
+                self.finished = body
+                self.finished_seq = record.seq
+            case TurnBlocked() as body:
+                self.blocked = body
+            case TurnRetried() as body:
+                self._retry(body)
+            case CancelRequested() as body:
+                self.cancel_requested = self.cancel_requested or body
+            case _:
+                pass
+
+    def _call(self, record: Record) -> CallHistory:
+        key = record.key or ""
+        call = self.calls.get(key)
+        if call is None:
+            call = self.calls[key] = CallHistory(key)
+        return call
+
+    def _retry(self, retried: TurnRetried) -> None:
+        self.finished = None
+        self.blocked = None
+        gone = set(retried.superseded)
+        for key, call in list(self.calls.items()):
+            if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
+                del self.calls[key]
+
+    # Claiming: which recorded intents the running code has asked for --------------------------------
+
+    def claim(self, key: str) -> None:
+        """The code asked for this recorded call."""
+        if key not in self._claimed:
+            self._claimed.add(key)
+            if is_counted(key):
+                self._counts()[scope_of(key)] -= 1
+
+    def unclaimed_in(self, scope: str) -> str | None:
+        """A recorded, counted call of `scope` that the code has not asked for yet."""
+        if self._counts()[scope] <= 0:
+            return None
+        return next(
+            (k for k in self.calls if k not in self._claimed and is_counted(k) and scope_of(k) == scope), None
+        )
+
+    def unclaimed(self) -> str | None:
+        """Any recorded call that the code has not asked for."""
+        return next((k for k in self.calls if k not in self._claimed), None)
+
+    def _counts(self) -> Counter[str]:
+        if self._unclaimed is None:
+            self._unclaimed = Counter(
+                scope_of(k) for k in self.calls if is_counted(k) and k not in self._claimed
+            )
+        return self._unclaimed

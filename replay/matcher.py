@@ -1,0 +1,122 @@
+"""What happens to a call that the handler asks for: the table of SEMANTICS 2, as one pure function.
+
+log holds      recorded / declared        decision
+-----------    -----------------------    ------------------------------------------------------------
+outcome        any                        Serve: nothing runs
+intent only    asked for something else   Diverge
+intent only    model, safe                Run: a new try of the same call
+intent only    safe / safe                Run with the recorded input
+intent only    never, evidence            Settle: the evidence becomes the outcome
+intent only    never / never, probe       Probe
+intent only    never, or they differ      Settle: unknown
+nothing        any                        Run, once every recorded intent of this scope was asked for;
+                                          before that Diverge: no new effect inside old history
+"""
+
+from typing import Any
+
+import msgspec
+
+from journal.core.records import CallIntent, CallKind, CallOutcome, Policy, Value
+from journal.replay.history import CallHistory, TurnHistory, scope_of
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A call as the code asks for it now."""
+
+    key: str
+    kind: CallKind
+    name: str
+    input_digest: bytes
+    policy: Policy
+    has_probe: bool = False
+    is_counted: bool = True
+    """Whether the key was made by counting; only such calls keep the order of their scope."""
+
+
+class Serve(msgspec.Struct, frozen=True, gc=False):
+    """Hand out the recorded outcome."""
+
+    outcome: CallOutcome
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """Record an intent and act."""
+
+    number: int
+    """Which try this is, from 1."""
+    input: Value | None = None
+    """The recorded input, where an earlier try recorded one."""
+
+
+class Probe(msgspec.Struct, frozen=True, gc=False):
+    """Ask the tool's probe what became of the recorded try; if it says so, run as try `number`."""
+
+    number: int
+    input: Value | None
+
+
+class Settle(msgspec.Struct, frozen=True, gc=False):
+    """Record this outcome; nothing runs."""
+
+    outcome: CallOutcome
+
+
+class Diverge(msgspec.Struct, frozen=True, gc=False):
+    """The code and the log part here."""
+
+    recorded: dict[str, Any] | None
+    asked: dict[str, Any] | None
+
+
+Decision = Serve | Run | Probe | Settle | Diverge
+FIRST = Run(1)
+
+
+def decide(asked: Asked, history: TurnHistory) -> Decision:
+    """Decide on `asked`; the caller has not claimed it yet."""
+    call = history.calls.get(asked.key)
+    if call is None or (call.intent is None and call.outcome is None):
+        if asked.is_counted and (missing := history.unclaimed_in(scope_of(asked.key))) is not None:
+            return Diverge(_recorded(history.calls[missing]), _asked(asked))
+        return FIRST
+    intent = call.intent
+    if intent is not None and (
+        intent.input_digest != asked.input_digest or intent.name != asked.name or intent.kind != asked.kind
+    ):
+        return Diverge(_recorded(call), _asked(asked))
+    if call.outcome is not None:
+        return Serve(call.outcome)
+    assert intent is not None
+    return _in_doubt(asked, call, intent)
+
+
+def _in_doubt(asked: Asked, call: CallHistory, intent: CallIntent) -> Decision:
+    if intent.policy == "safe" and asked.policy == "safe":
+        return Run(intent.number + 1, intent.input)
+    if call.evidence is not None:
+        return Settle(msgspec.structs.replace(call.evidence.outcome, evidence=call.evidence_seq))
+    if intent.policy == "never" and asked.policy == "never" and asked.has_probe:
+        return Probe(intent.number + 1, intent.input)
+    return Settle(CallOutcome(status="unknown"))
+
+
+def _recorded(call: CallHistory) -> dict[str, Any] | None:
+    intent = call.intent
+    if intent is None:
+        return {"key": call.key}
+    return {
+        "key": call.key,
+        "kind": intent.kind,
+        "name": intent.name,
+        "input_digest": intent.input_digest.hex(),
+    }
+
+
+def _asked(asked: Asked) -> dict[str, Any]:
+    return {
+        "key": asked.key,
+        "kind": asked.kind,
+        "name": asked.name,
+        "input_digest": asked.input_digest.hex(),
+    }

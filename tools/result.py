@@ -1,0 +1,44 @@
+"""What a tool gave: a value, an error, or the honest word that nobody knows."""
+
+from typing import Generic, Literal, TypeVar, cast
+
+import msgspec
+
+from journal.core.errors import OutcomeUnknown
+
+R = TypeVar("R")
+
+
+class ToolResult(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """The outcome of `turn.tool`."""
+
+    name: str
+    status: Literal["ok", "error", "unknown"]
+    result: R | None = None
+    failure: Exception | None = None
+
+    @property
+    def value(self) -> R:
+        """The result; raises the tool's error, or `OutcomeUnknown`."""
+        if self.failure is not None:
+            raise self.failure
+        return cast("R", self.result)
+
+    @property
+    def text(self) -> str:
+        """What a model should read."""
+        if self.status == "ok":
+            result = self.result
+            return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+        if isinstance(self.failure, OutcomeUnknown):
+            return unknown_text(self.name)
+        return f"{self.name} failed: {type(self.failure).__name__}: {self.failure}"
+
+
+def unknown_text(name: str, seen: str | None = None) -> str:
+    """The words for a call in doubt; `seen` is output that came before the interruption."""
+    text = (
+        f"{name} was started before an interruption and may have completed. It was not repeated. "
+        "Check whether it took effect before asking for it again."
+    )
+    return f"{text} Output before the interruption: {seen}" if seen else text
