@@ -1,0 +1,35 @@
+"""The contract suite: every promise of `core/ports.py` as a case, for any world, ours or a third party's.
+
+With pytest, a world's test is a few lines: subclass `WorldContract`, mark it `anyio`, and define a fixture `harness`
+that yields a `ContractHarness` over a fresh store (tests/contract/test_memory.py shows it). Without pytest,
+`await check_world(harness_factory)`. Each case quotes the promise that it checks.
+"""
+
+from journal.worlds.contract.claims import ClaimCases
+from journal.worlds.contract.door import DoorCases
+from journal.worlds.contract.harness import ContractHarness
+from journal.worlds.contract.known import KnownCases
+from journal.worlds.contract.queue import WakingCases
+from journal.worlds.contract.refusals import RefusalCases
+from journal.worlds.contract.runner import Case, CaseResult, HarnessFactory, cases_of, run_cases
+from journal.worlds.contract.store import StoreCases
+from journal.worlds.contract.stream import StreamCases
+from journal.worlds.contract.turns import LeavingCases
+
+__all__ = ["Case", "CaseResult", "ContractHarness", "HarnessFactory", "WorldContract", "cases", "check_world"]
+
+
+class WorldContract(
+    DoorCases, KnownCases, RefusalCases, WakingCases, LeavingCases, ClaimCases, StreamCases, StoreCases
+):
+    """All cases."""
+
+
+def cases() -> list[Case]:
+    """All cases, by name."""
+    return cases_of(WorldContract)
+
+
+async def check_world(open_harness: HarnessFactory, *, only: str = "") -> list[CaseResult]:
+    """Run all cases (those whose name holds `only`), each on a harness of its own."""
+    return await run_cases([case for case in cases() if only in case.name], open_harness)
