@@ -5,7 +5,10 @@ counts as paid (`model_calls`) once it was received whole, as with a provider; t
 thought of. `hang_on=n` holds the n-th answer: the request was paid, and the client can be killed while it waits.
 """
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -64,6 +67,26 @@ class ModelServer(LoopbackServer):
             frames = wire.chat_events(names, move) if is_chat else wire.responses_events(names, move)
             return Reply(events=tuple(frames))
         return Reply(wire.chat_json(names, move) if is_chat else wire.responses_json(names, move))
+
+
+@contextmanager
+def bundled_model() -> Iterator[None]:
+    """Point this process's OpenAI client to a model on loopback, unless `OPENAI_API_KEY` names a real one."""
+    if os.environ.get("OPENAI_API_KEY"):
+        yield
+        return
+    with ModelServer() as server:
+        variables = server.environment()
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 @click.command(help=__doc__)

@@ -16,12 +16,11 @@ import msgspec
 from journal.demo.loopback import Tally
 from journal.demo.model_server import ModelServer
 from journal.demo.refund_service import URL_VARIABLE, RefundService
+from journal.demo.timeline import KILLED, STARTED
 
 Act = Callable[[Mapping[str, str]], None]
 """What one process does, given variables for its environment. A module's function: it is found by name there."""
 
-KILLED = "killed"
-STARTED = "started"
 _PATIENCE_SECONDS = 60.0
 
 

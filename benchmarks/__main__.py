@@ -1,0 +1,51 @@
+"""`python -m benchmarks [--json] [--check] [CASE ...]`: measure, print, and fail below a target if asked to."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from benchmarks.cases import CASES, Setting
+from benchmarks.report import Result, print_json, print_table
+from benchmarks.targets import TARGETS
+
+
+@click.command(help="Measure what durability costs, as ratios to the raw store on the same disk.")
+@click.argument("cases", nargs=-1, type=click.Choice(list(CASES)))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+@click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
+@click.option("--seconds", default=2.0, show_default=True, help="Length of one measuring window.")
+@click.option("--rounds", default=3, show_default=True, help="Windows on each side; medians are compared.")
+@click.option(
+    "--dir",
+    "place",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=Path(),
+    help="A directory on the disk to measure (default: the working directory).",
+)
+def main(
+    cases: tuple[str, ...], as_json: bool, check: bool, seconds: float, rounds: int, place: Path
+) -> None:
+    """Run the cases, each in a directory of its own that is removed again."""
+    results: list[Result] = []
+    for name in cases or tuple(CASES):
+        with tempfile.TemporaryDirectory(prefix=".journal-bench-", dir=place) as directory:
+            setting = Setting(Path(directory), seconds, rounds)
+            for result in CASES[name](setting):
+                results.append(result)
+                if as_json:
+                    print_json(result)
+    if not as_json:
+        print_table(results, place)
+    missed = [result for result in results if not result.is_met]
+    for result in missed:
+        found = msgspec.json.encode(result).decode()
+        sys.stderr.write(f"{result.name} misses {TARGETS[result.name, result.world]}: {found}\n")
+    if check and missed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

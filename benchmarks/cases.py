@@ -1,0 +1,69 @@
+"""What is measured. A case yields its results as soon as they stand; `CASES` names them all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from benchmarks import door, footprint
+from benchmarks.raw import RawStore
+from benchmarks.report import Result
+
+RUNS_AT_ONCE = 50
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """Where and how long to measure."""
+
+    directory: Path
+    """On the disk in question; emptied by whoever made it."""
+    seconds: float = 2.0
+    """Length of one window."""
+    rounds: int = 3
+    """Windows on each side."""
+
+
+Rate = Callable[[float], Awaitable[float]]
+
+
+async def beside_raw(setting: Setting, ours: Rate) -> tuple[float, float]:
+    """Medians of our rate and the raw one, measured in alternating windows."""
+    found: list[float] = []
+    raw: list[float] = []
+    with RawStore(setting.directory) as store:
+        for _ in range(setting.rounds):
+            raw.append(store.rate(setting.seconds))
+            found.append(await ours(setting.seconds))
+        raw.append(store.rate(setting.seconds))
+    return median(found), median(raw)
+
+
+async def _door(setting: Setting, name: str, count: int) -> Result:
+    async with door.holders(f"sqlite:{setting.directory}/door.db", count) as team:
+        ours, raw = await beside_raw(setting, lambda seconds: door.append_rate(team, seconds))
+    return Result(name, "sqlite", ours, "appends/s", "raw", ours / raw)
+
+
+def door_one(setting: Setting) -> Iterator[Result]:
+    """The door, one run: a durable commit an append."""
+    yield asyncio.run(_door(setting, "door", 1))
+
+
+def door_many(setting: Setting) -> Iterator[Result]:
+    """The door, fifty runs at once: they share their commits."""
+    yield asyncio.run(_door(setting, "door_concurrent", RUNS_AT_ONCE))
+
+
+def import_time(_: Setting) -> Iterator[Result]:
+    """`import journal`, over bare Python."""
+    bare, full = footprint.import_ms("journal")
+    yield Result("import", "-", full - bare, "ms", "bare python", full / bare)
+
+
+CASES: dict[str, Callable[[Setting], Iterator[Result]]] = {
+    "import": import_time,
+    "door": door_one,
+    "door_concurrent": door_many,
+}

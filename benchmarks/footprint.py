@@ -1,0 +1,35 @@
+"""What the package weighs: the time that its import takes, and memory as a run grows. In processes of their own."""
+
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+MIB = 1024 * 1024
+FEW, MANY = 10_000, 100_000
+
+
+def import_ms(module: str, rounds: int = 11) -> tuple[float, float]:
+    """Milliseconds that bare Python takes to start, and that it takes with `import module`."""
+    bare, full = [], []
+    for _ in range(rounds):
+        bare.append(_start_ms("pass"))
+        full.append(_start_ms(f"import {module}"))
+    return median(bare), median(full)
+
+
+def _start_ms(code: str) -> float:
+    begun = perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return (perf_counter() - begun) * 1000
+
+
+def rss_bytes() -> int:
+    """Memory of this process that is resident now (Linux), or was at most (elsewhere)."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

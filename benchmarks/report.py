@@ -1,0 +1,91 @@
+"""How results are shown: a table for people, one JSON object a line for programs."""
+
+import platform
+import sqlite3
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from os import cpu_count
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.targets import TARGETS
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One measured case."""
+
+    name: str
+    world: str
+    value: float
+    unit: str
+    versus: str
+    """What `ratio` compares with, measured in the same run."""
+    ratio: float | None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the target is met; True where there is none."""
+        target = TARGETS.get((self.name, self.world))
+        return target is None or target.is_met(value=self.value, ratio=self.ratio)
+
+
+def print_json(result: Result) -> None:
+    """One line on stdout."""
+    rounded = msgspec.structs.replace(
+        result, value=round(result.value, 3), ratio=None if result.ratio is None else round(result.ratio, 3)
+    )
+    sys.stdout.write(msgspec.json.encode(rounded).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_table(results: list[Result], directory: Path) -> None:
+    """The table, and under it what it was measured on."""
+    console = Console()
+    table = Table(title="durable-journal benchmarks")
+    for heading in ("case", "world", "value", "unit", "versus", "ratio", "target"):
+        table.add_column(heading, justify="right" if heading in ("value", "ratio", "target") else "left")
+    for result in results:
+        target = TARGETS.get((result.name, result.world))
+        verdict = "" if target is None else f"{target} {'✓' if result.is_met else '✗'}"
+        ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
+        table.add_row(
+            result.name, result.world, f"{result.value:,.1f}", result.unit, result.versus, ratio, verdict
+        )
+    console.print(table)
+    console.print(machine(directory), soft_wrap=True)
+
+
+def machine(directory: Path) -> str:
+    """The machine and the versions, on one line."""
+    try:
+        ours = version("durable-journal")
+    except PackageNotFoundError:
+        ours = "from a checkout"
+    return (
+        f"{cpu_count()} x {_processor()}, {platform.system()} {platform.release()}, {_filesystem(directory)}; "
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "
+        f"msgspec {version('msgspec')}, durable-journal {ours}"
+    )
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _filesystem(directory: Path) -> str:
+    """The kind of file system under `directory`: a durable commit to memory (tmpfs) proves nothing."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return "unknown file system"
+    under = [m for m in mounts if directory.resolve().is_relative_to(m[1])]
+    return max(under, key=lambda mount: len(mount[1]))[2] if under else "unknown file system"

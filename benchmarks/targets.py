@@ -1,0 +1,39 @@
+"""The targets, in one place. `--check` fails a run that misses one.
+
+Where they come from: the plan's table of limits and peers. One step costs one durable commit, so 1.0 x raw is the
+physics for one run after another; fence, keys, queue and triggers may take less than half of it. Fifty runs share
+their commits, so they must beat one-row commits. Memory and import time are promises to whoever embeds us.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A bound on one field of a result."""
+
+    of: Literal["ratio", "value"]
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def is_met(self, *, value: float, ratio: float | None) -> bool:
+        """Whether a result keeps within the bound; a missing ratio does not."""
+        found = ratio if self.of == "ratio" else value
+        if found is None:
+            return False
+        above = self.at_least is None or found >= self.at_least
+        return above and (self.at_most is None or found <= self.at_most)
+
+    def __str__(self) -> str:
+        bound = f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
+        return f"{bound} x" if self.of == "ratio" else bound
+
+
+TARGETS: dict[tuple[str, str], Target] = {
+    # (case, world)
+    ("sequential", "sqlite"): Target("ratio", at_least=0.55),
+    ("concurrent", "sqlite"): Target("ratio", at_least=2.5),
+    ("memory", "sqlite"): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
+    ("import", "-"): Target("value", at_most=100.0),  # ms over bare Python
+}
