@@ -1,0 +1,118 @@
+"""The SQLite world: one file, embedded, for a laptop or for all the processes of one host.
+
+Durable when it answers (WAL, synchronous=FULL), dense and checked on every read, fair between processes, and quick:
+group commit. Leases are on the boot clock, and a holder that has died is taken over at once.
+Next: `world.py` (the parts put together), `door.py` (how a batch gets in), `migrations/` (the tables).
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from anyio import to_thread
+
+from journal.core.clock import Clock, SystemClock
+from journal.core.errors import WorldBusy, WorldReadOnly, WorldUnavailable, WorldUnknown
+from journal.worlds.opening import resolve_url
+from journal.worlds.sqlite.connection import StoreFile, connect, world_error
+from journal.worlds.sqlite.door import Door
+from journal.worlds.sqlite.locks import Holder, Turnstile
+from journal.worlds.sqlite.migrate import migrate, prepare_path
+from journal.worlds.sqlite.transaction import Transactor
+from journal.worlds.sqlite.world import SqliteWorld
+
+__all__ = ["SqliteWorld", "open_sqlite"]
+
+BUSY_SECONDS = 10.0
+
+
+@asynccontextmanager
+async def open_sqlite(
+    url: str,
+    *,
+    namespace: str = "default",
+    clock: Clock | None = None,
+    busy_seconds: float = BUSY_SECONDS,
+) -> AsyncIterator[SqliteWorld]:
+    """Open the store in the file of `url` (`sqlite:path`, made if missing, for this user alone).
+
+    `busy_seconds` bounds every wait for other processes. Raises `WorldReadOnly`, `WorldBusy`, `WorldCorrupt`,
+    `WorldTooNew`, `WorldFull`, `WorldUnavailable`, and `WorldUnknown` for a URL that names no file.
+    """
+    url = resolve_url(url)
+    path = Path(url.removeprefix("sqlite:"))
+    if str(path) == ":memory:":
+        raise WorldUnknown(
+            "a SQLite store is a file here: for one that is not kept, write memory:", world=url
+        )
+    clock = clock or SystemClock()
+    parts = await to_thread.run_sync(_open, path, url, namespace, clock, busy_seconds)
+    transactor, holder = parts
+    try:
+        world = SqliteWorld(
+            transactor,
+            holder,
+            path=path,
+            url=url,
+            namespace=namespace,
+            clock=clock,
+            busy_seconds=busy_seconds,
+        )
+    except BaseException:
+        transactor.close()
+        holder.close()
+        raise
+    try:
+        yield world
+    finally:
+        await world.aclose()
+
+
+def _open(
+    path: Path, url: str, namespace: str, clock: Clock, busy_seconds: float
+) -> tuple[Transactor, Holder]:
+    try:
+        prepare_path(path)
+        return _open_file(path, url, namespace, clock, busy_seconds)
+    except sqlite3.Error as error:
+        raise world_error(error, url) from error
+    except PermissionError as error:
+        raise WorldReadOnly(f"{error.strerror}: {error.filename}", world=url) from error
+    except OSError as error:
+        raise WorldUnavailable(f"it cannot be opened: {error}", world=url) from error
+
+
+def _open_file(
+    path: Path, url: str, namespace: str, clock: Clock, busy_seconds: float
+) -> tuple[Transactor, Holder]:
+    turnstile = Turnstile(path)
+    if not turnstile.enter_within(busy_seconds):
+        raise WorldBusy(
+            f"another process has kept it locked for {busy_seconds:g} s: see who has the file open (fuser)",
+            world=url,
+        )
+    try:
+        connection = connect(path, busy_seconds=busy_seconds)
+        try:
+            migrate(connection, path, url)
+            connection.execute(
+                "pragma busy_timeout = 0"
+            )  # from here on the transactor waits, and not in the loop
+            transactor = Transactor(
+                lambda: connect(path, busy_seconds=0.0),
+                StoreFile(path, url),
+                turnstile,
+                Door(connection, namespace=namespace, clock=clock),
+                busy_seconds=busy_seconds,
+            )
+            transactor.look_around()
+            return transactor, Holder(path)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            turnstile.leave()
+    except BaseException:
+        turnstile.close()
+        raise

@@ -1,0 +1,172 @@
+"""Connections: how they are opened, and what an error of SQLite means to us, in one place each."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from journal.core.errors import (
+    WorldBusy,
+    WorldCorrupt,
+    WorldError,
+    WorldFull,
+    WorldMissing,
+    WorldReadOnly,
+    WorldUnavailable,
+)
+
+CACHED_STATEMENTS = 256
+
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+"""Someone else has a lock; nothing happened."""
+DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+"""Some page is not what was written. Other pages may be in good order."""
+CONTENT = frozenset(
+    {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE}
+)
+"""What was offered is at fault."""
+
+
+def connect(path: Path, *, busy_seconds: float, synchronous: str = "full") -> sqlite3.Connection:
+    """A connection that may change threads, in autocommit: transactions are begun by name.
+
+    `busy_seconds` is how long a statement waits for a lock of another process.
+    """
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=CACHED_STATEMENTS,
+    )
+    try:
+        connection.execute(f"pragma synchronous = {synchronous}")
+        # Bounded work in each commit that finds the log long: 4000 pages are 16 MiB.
+        connection.execute("pragma wal_autocheckpoint = 4000")
+        connection.execute("pragma mmap_size = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 where the error came from Python's module itself."""
+    code: int = getattr(error, "sqlite_errorcode", 0) or 0
+    return code & 0xFF
+
+
+def world_error(error: sqlite3.Error, world: str) -> WorldError:
+    """The one mapping from SQLite's errors to ours."""
+    code: int = getattr(error, "sqlite_errorcode", 0) or 0
+    primary = code & 0xFF
+    if primary in BUSY:
+        return WorldBusy(
+            "another process has had it locked for too long: see who has the file open (fuser), "
+            "and whether that process hangs",
+            world=world,
+        )
+    if code == sqlite3.SQLITE_READONLY_DBMOVED:
+        return missing(world)
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return WorldReadOnly(
+            "it cannot be written: make the file and its directory writable for this user", world=world
+        )
+    if primary == sqlite3.SQLITE_FULL:
+        return WorldFull("the disk (or its quota) is full: free some space; nothing was stored", world=world)
+    if primary in DAMAGE:
+        return WorldCorrupt(
+            f"it is damaged ({error}): restore the file from a backup, or recover it with sqlite3 .recover",
+            world=world,
+        )
+    if primary == sqlite3.SQLITE_CANTOPEN:
+        return WorldUnavailable(
+            f"it cannot be opened ({error}): check the path and its permissions", world=world
+        )
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    return WorldUnavailable(f"SQLite failed with {name}: {error}", world=world)
+
+
+def missing(world: str) -> WorldMissing:
+    """The error for a file that is not ours any more."""
+    return WorldMissing(
+        "the file was deleted or replaced while it was open: nothing more is written to it; put it back and reopen",
+        world=world,
+    )
+
+
+class StoreFile:
+    """The database file as it was opened, watched by `stat` alone.
+
+    A commit to a deleted file, or with a deleted or cut write-ahead log, is acknowledged into the void, so every
+    commit looks first. Never opened from Python: closing a descriptor would drop SQLite's own locks on the file.
+    """
+
+    def __init__(self, path: Path, url: str) -> None:
+        self.path = path
+        self.url = url
+        self._database = str(path)
+        self._log = f"{path}-wal"
+        found = os.stat(path)
+        self._identity = (found.st_dev, found.st_ino)
+        self._size = found.st_size
+        self._log_inode = 0
+        self._log_size = 0
+
+    def check_identity(self) -> os.stat_result:
+        """Raise `WorldMissing` if the path leads to another file than was opened, or to none."""
+        try:
+            found = os.stat(self._database)
+        except FileNotFoundError:
+            raise missing(self.url) from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise missing(self.url)
+        return found
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Raise `WorldMissing` or `WorldCorrupt` if the file is not what this connection has been writing to."""
+        found = self.check_identity()
+        if found.st_size < self._size:
+            self._explain_shrunk(connection, found.st_size)
+        self._size = found.st_size
+        self._check_log(connection)
+
+    def forget_log(self) -> None:
+        """The connection is opened anew: with nobody else there, the log starts over as another file."""
+        self._log_inode = self._log_size = 0
+
+    def _check_log(self, connection: sqlite3.Connection) -> None:
+        try:
+            found = os.stat(self._log)
+        except FileNotFoundError:
+            if self._log_inode:
+                raise missing(self.url) from None
+            return  # nothing was written yet
+        if self._log_inode == 0:
+            self._log_inode = found.st_ino
+        elif found.st_ino != self._log_inode:
+            raise missing(self.url)
+        if found.st_size < self._log_size:
+            self._explain_shrunk_log(connection, found.st_size)
+        self._log_size = found.st_size
+
+    def _explain_shrunk(self, connection: sqlite3.Connection, size: int) -> None:
+        """A vacuum by hand may shrink the file; then the database knows that it has fewer pages."""
+        pages: int = connection.execute("pragma page_count").fetchone()[0]
+        page_size: int = connection.execute("pragma page_size").fetchone()[0]
+        if pages * page_size > size:
+            raise WorldCorrupt(
+                f"the file was cut to {size:,} bytes while it was open: restore it from a backup",
+                world=self.url,
+            )
+
+    def _explain_shrunk_log(self, connection: sqlite3.Connection, size: int) -> None:
+        """A checkpoint by hand may empty the log; then the database knows that nothing is left in it."""
+        page_size: int = connection.execute("pragma page_size").fetchone()[0]
+        frames: int = connection.execute("pragma wal_checkpoint(passive)").fetchone()[1]
+        if frames * (page_size + 24) > size:
+            raise WorldCorrupt(
+                f"its write-ahead log was cut to {size:,} bytes while it was open, and what was in it is lost: "
+                "restore the store from a backup",
+                world=self.url,
+            )

@@ -1,0 +1,38 @@
+"""Publishing deltas: fenced like the door, in the writer's transactions."""
+
+from collections.abc import Sequence
+
+from journal.core.ports import Claim, Delta
+from journal.worlds.sqlite.door import Door
+from journal.worlds.sqlite.statements import SQL
+
+
+class Publishing:
+    """The member of a transaction that a publication is."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def publish(self, offer: tuple[Claim, Sequence[Delta]]) -> bool:
+        """Store the deltas at (head, last sub + 1), if the claim holds."""
+        claim, deltas = offer
+        door = self._door
+        door.flush()
+        execute = door.connection.execute
+        row = execute(SQL["look"], (None, None, door.namespace, claim.run)).fetchone()
+        if row is None:
+            return False
+        rid, epoch, token, head = row[0], row[4], row[5], row[8]
+        if token is None or token != claim.token or epoch != claim.epoch:
+            return False
+        last = execute(SQL["last_delta"], (rid, head)).fetchone()
+        sub = last[0] if last else 0
+        door.connection.executemany(
+            SQL["add_delta"],
+            [
+                (rid, head, nth, door.now, delta.call, delta.number, delta.data)
+                for nth, delta in enumerate(deltas, sub + 1)
+            ],
+        )
+        door.changes.runs.add(claim.run)
+        return True

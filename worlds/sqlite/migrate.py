@@ -1,0 +1,75 @@
+"""The schema: what number the file has, and the way forward from there.
+
+Migrations are numbered and go forward only; each is one transaction that ends by raising `user_version`. They run
+behind the turnstile, so that several processes that open a new file together make one schema.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from journal.core.errors import WorldCorrupt, WorldTooNew
+from journal.worlds.sqlite.statements import migrations
+
+APPLICATION_ID = 0x4A524E4C
+"""`JRNL`: what `file` and the next reader tell our databases by."""
+
+
+def prepare_path(path: Path) -> None:
+    """Make the directory and the file, for this user alone, where they are missing."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        # Never opened if it exists: closing a descriptor would drop the locks of an open connection.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return
+    os.close(fd)
+
+
+def migrate(connection: sqlite3.Connection, path: Path, url: str) -> None:
+    """Bring the file to our schema. Under the turnstile.
+
+    Raises `WorldTooNew`, and `WorldCorrupt` for a file that is cut short or is no journal.
+    """
+    found: int = connection.execute("pragma user_version").fetchone()[0]
+    _check_kind(connection, path, found, url)
+    known = migrations()
+    if found > len(known):
+        raise WorldTooNew(
+            f"it has schema {found}, and this version knows up to {len(known)}: upgrade durable-journal",
+            world=url,
+        )
+    if connection.execute("pragma journal_mode").fetchone()[0] != "wal":
+        connection.execute("pragma journal_mode = wal")
+    for number, script in known[found:]:
+        try:
+            connection.executescript(
+                f"begin immediate;\n{script}\npragma application_id = {APPLICATION_ID};\n"
+                f"pragma user_version = {number};\ncommit;"
+            )
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+
+def _check_kind(connection: sqlite3.Connection, path: Path, version: int, url: str) -> None:
+    pages, page_size, kind, tables = (
+        connection.execute(statement).fetchone()[0]
+        for statement in (
+            "pragma page_count",
+            "pragma page_size",
+            "pragma application_id",
+            "select count(*) from sqlite_schema",
+        )
+    )
+    if kind != APPLICATION_ID and (kind or version or tables):
+        raise WorldCorrupt("this is the database of another program: give another path", world=url)
+    log = Path(f"{path}-wal")
+    has_log = log.exists() and log.stat().st_size > 0  # then pages may be missing from the file rightly
+    if not has_log and path.stat().st_size < pages * page_size:
+        raise WorldCorrupt(
+            f"the file is cut short: it has {path.stat().st_size:,} of {pages * page_size:,} bytes; "
+            "restore it from a backup",
+            world=url,
+        )

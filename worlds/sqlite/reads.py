@@ -1,0 +1,171 @@
+"""Reading: rows to what the ports speak of, each record checked against what was written.
+
+Every function is one or two statements that are fetched whole: nothing stays open behind them, so a reader who
+pauses stops neither writers nor the checkpoint.
+"""
+
+import sqlite3
+from heapq import merge
+from typing import Any, cast
+from zlib import crc32
+
+from journal.core.codec import verify
+from journal.core.errors import CorruptRecord, RunGone, RunNotFound
+from journal.core.ports import Delta, Item, RunInfo, RunQuery, TurnInfo
+from journal.core.records import Record
+from journal.worlds.sqlite.statements import SQL
+
+CHUNK = 64
+"""Records read in one go in the event loop."""
+
+_READ_RECORDS = SQL["read_records"]
+
+
+class Place:
+    """Where a run is kept, as of one look."""
+
+    __slots__ = ("is_closed", "rid")
+
+    def __init__(self, rid: int, is_closed: bool) -> None:
+        self.rid = rid
+        self.is_closed = is_closed
+
+
+class Reader:
+    """Reads of one namespace, through whatever connection it is handed."""
+
+    def __init__(self, namespace: str, url: str) -> None:
+        self._namespace = namespace
+        self._url = url
+
+    def look(self, connection: sqlite3.Connection, run: str, now: float) -> Place | None:
+        """The run, or None. Raises `RunGone`."""
+        row = connection.execute(SQL["find_run"], (self._namespace, run)).fetchone()
+        if row is None:
+            return None
+        rid, closed_at, gone_until = row
+        if gone_until is None:
+            return Place(rid, closed_at is not None)
+        if gone_until > now:
+            raise RunGone(run_id=run)
+        return None
+
+    def find(self, connection: sqlite3.Connection, run: str, now: float) -> Place:
+        """The run. Raises `RunGone`, `RunNotFound`."""
+        place = self.look(connection, run, now)
+        if place is None:
+            raise RunNotFound(run_id=run, world=self._url)
+        return place
+
+    def records(
+        self, connection: sqlite3.Connection, place: Place, run: str, after: int, limit: int
+    ) -> list[Record]:
+        """Up to `limit` records behind `after`, dense and undamaged. Raises `CorruptRecord`."""
+        rows = connection.execute(_READ_RECORDS, (place.rid, after, limit)).fetchall()
+        found: list[Record] = []
+        for expected, row in enumerate(rows, after + 1):
+            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row
+            if seq != expected:
+                raise CorruptRecord(run_id=run, seq=expected, reason="it is missing")
+            record = Record(run, seq, time, kind, turn, key, epoch, batch, body, checksum, key_id)
+            try:
+                verify(record)
+            except (TypeError, UnicodeEncodeError) as error:  # a damaged row may hold any type
+                raise CorruptRecord(run_id=run, seq=seq, reason=f"it does not decode: {error}") from None
+            found.append(record)
+        return found
+
+    def page(
+        self, connection: sqlite3.Connection, run: str, offset: tuple[int, int], now: float
+    ) -> tuple[list[Item], bool]:
+        """Items behind `offset` in its order, and whether nothing can come after them."""
+        place = self.look(connection, run, now)
+        if place is None:
+            return [], False
+        seq, sub = offset
+        # Records first: a delta that is seen with them lies behind a record that was seen too.
+        records = self.records(connection, place, run, seq, CHUNK)
+        reached = records[-1].seq if records else seq
+        rows = connection.execute(SQL["read_deltas"], (place.rid, seq, sub, reached, CHUNK)).fetchall()
+        is_over = place.is_closed and len(records) < CHUNK and len(rows) < CHUNK
+        if not rows:
+            return list(records), is_over
+        deltas: list[Item] = [
+            Delta(seq=at, sub=nth, time=time, call=call, number=number, data=data)
+            for at, nth, time, call, number, data in rows
+        ]
+        items: list[Item] = list(merge(cast(list[Item], records), deltas, key=_place))
+        if len(rows) == CHUNK:
+            # More deltas may lie behind the last one, before the records that follow it.
+            last = _place(deltas[-1])
+            items = [item for item in items if _place(item) <= last]
+        return items, is_over
+
+    def info(self, connection: sqlite3.Connection, run: str, now: float) -> RunInfo | None:
+        """The run as listings show it, or None. Raises `RunGone`."""
+        row = connection.execute(SQL["get_info"], (self._namespace, run)).fetchone()
+        if row is None:
+            return None
+        if row[11] is not None:
+            if row[11] > now:
+                raise RunGone(run_id=run)
+            return None
+        return _info(row)
+
+    def list(self, connection: sqlite3.Connection, query: RunQuery) -> list[RunInfo]:
+        """A page of runs, newest first."""
+        asked = {
+            "namespace": self._namespace,
+            "before": 2**63 - 1 if query.before is None else query.before,
+            "limit": query.limit,
+            "agent": query.agent,
+            "status": query.status,
+        }
+        if query.status is not None:
+            name = "list_runs_by_status"
+        elif query.agent is not None:
+            name = "list_runs_by_agent"
+        else:
+            name = "list_runs"
+        return [_info(row) for row in connection.execute(SQL[name], asked).fetchall()]
+
+    def turn(self, connection: sqlite3.Connection, place: Place, turn: str) -> TurnInfo | None:
+        """One turn, or None."""
+        row = connection.execute(SQL["get_turn"], (place.rid, turn)).fetchone()
+        return None if row is None else TurnInfo(*row)
+
+    def blob(self, connection: sqlite3.Connection, run: str, blob: str, now: float) -> bytes:
+        """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
+        place = self.find(connection, run, now)
+        row = connection.execute(SQL["get_blob"], (place.rid, blob)).fetchone()
+        if row is None:
+            raise CorruptRecord(run_id=run, seq=0, reason=f"its blob {blob} is missing")
+        data: bytes = row[0]
+        if not isinstance(data, bytes) or crc32(data) != row[1]:
+            raise CorruptRecord(run_id=run, seq=0, reason=f"the checksum of its blob {blob} does not match")
+        return data
+
+
+def _info(row: tuple[Any, ...]) -> RunInfo:
+    run, agent, namespace, status, is_closed, created, turns, epoch, takeovers, due_at, rid, _, head, turn = (
+        row
+    )
+    return RunInfo(
+        run=run,
+        agent=agent,
+        namespace=namespace,
+        status=status,
+        closed=bool(is_closed),
+        head=head,
+        created=created,
+        turn=turn,
+        turns=turns,
+        epoch=epoch,
+        takeovers=takeovers,
+        due_at=due_at,
+        position=rid,
+    )
+
+
+def _place(item: Item) -> tuple[int, int]:
+    return item.seq, item.sub if isinstance(item, Delta) else 0

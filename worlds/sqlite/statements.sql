@@ -1,0 +1,279 @@
+-- Every statement of the SQLite world, by name. `-- name:` starts one; the comment below it says why it is as it is.
+
+-- name: look
+-- All that the door must know of a run, in one go; subqueries rather than joins, since each is one seek.
+select
+    r.rid,
+    r.closed_at,
+    r.gone_until,
+    r.is_emptied,
+    r.epoch,
+    r.token,
+    r.last_batch,
+    r.takeovers,
+    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select seq from records where rid = r.rid and batch = ? and nth = 1),
+    (select 1 from records where rid = r.rid and batch = ? and nth = 1)
+from runs r
+where r.namespace = ? and r.run = ?;
+
+-- name: landed
+-- Where a batch that is in the log lies.
+select seq, seq + of - 1, time from records where rid = ? and seq = ?;
+
+-- name: last_landed
+-- Where the holder's last batch without records was put.
+select last_head, last_time from runs where rid = ?;
+
+-- name: find_key
+select first, last, time, digest from keys where rid = ? and key = ?;
+
+-- name: add_run
+insert into runs (namespace, run, agent, created, min_reader, status) values (?, ?, ?, ?, ?, 'pending');
+
+-- name: forget_run
+-- An expired tombstone gives its id back.
+delete from runs where rid = ? and gone_until is not null;
+
+-- name: forget_keys
+delete from keys where rid = ?;
+
+-- name: add_record
+insert into records (rid, seq, time, type, turn, key, epoch, batch, nth, of, body, checksum, key_id)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: add_key
+insert into keys (rid, key, digest, first, last, time) values (?, ?, ?, ?, ?, ?);
+
+-- name: add_blob
+-- Named by its digest, so the same blob twice is the same blob.
+insert or ignore into blobs (rid, id, checksum, data) values (?, ?, ?, ?);
+
+-- name: note_batch
+update runs set last_batch = ?, last_head = ?, last_time = ? where rid = ?;
+
+-- name: add_turn
+insert into turns (rid, turn, submitted) values (?, ?, ?);
+
+-- name: count_turn
+update runs set turns = turns + 1 where rid = ?;
+
+-- name: finish_turn
+-- The first end counts.
+update turns set status = ?, finished = ?, ended = ? where rid = ? and turn = ? and finished is null;
+
+-- name: reopen_turn
+update turns set status = null, finished = null, ended = null where rid = ? and turn = ?;
+
+-- name: count_unfinished
+select count(*) from turns where rid = ? and finished is null;
+
+-- name: oldest_unfinished
+select turn, submitted from turns where rid = ? and finished is null order by submitted limit 1;
+
+-- name: get_entry
+select agent, priority, due_at, epoch, token, woken, takeovers, draining, min_reader, status
+from runs where rid = ?;
+
+-- name: set_entry
+update runs
+set priority = ?, due_at = ?, epoch = ?, token = ?, woken = ?, takeovers = ?, draining = ?, min_reader = ?, status = ?
+where rid = ?;
+
+-- name: close_run
+-- Its entry is removed: nothing is due, nobody holds it. The epoch stays for those who ask with an old one.
+update runs
+set closed_at = ?, due_at = null, token = null, woken = 0, draining = 0,
+    status = case status when 'running' then 'pending' else status end
+where rid = ?;
+
+-- name: next_agent
+-- Step from one agent that has something unclaimed to the next: few seeks however many runs there are.
+select agent from runs indexed by runs_due
+where namespace = ? and agent > ? and token is null and due_at is not null
+order by agent limit 1;
+
+-- name: next_priority
+-- Step from one priority to the next lower one; a plain ORDER BY would wade through timers not yet due.
+select priority from runs indexed by runs_due
+where namespace = ? and agent = ? and token is null and due_at is not null and priority < ?
+order by priority desc limit 1;
+
+-- name: due_entries
+select rid, priority, due_at from runs indexed by runs_due
+where namespace = ? and agent = ? and priority = ? and token is null and due_at <= ? and min_reader <= ?
+order by due_at limit ?;
+
+-- name: next_due
+select due_at from runs indexed by runs_due
+where namespace = ? and agent = ? and priority = ? and token is null and due_at > ? and min_reader <= ?
+order by due_at limit 1;
+
+-- name: expired_leases
+-- Of this boot and over, or of another boot, whose clock means nothing any more.
+select rid, priority, coalesce(due_at, 0) from runs indexed by runs_held
+where namespace = :namespace and boot = :boot and lease_until <= :boottime and token is not null
+    and min_reader <= :reads and (:agents is null or agent in (select value from json_each(:agents)))
+union all
+select rid, priority, coalesce(due_at, 0) from runs indexed by runs_held
+where namespace = :namespace and boot < :boot and token is not null
+    and min_reader <= :reads and (:agents is null or agent in (select value from json_each(:agents)))
+union all
+select rid, priority, coalesce(due_at, 0) from runs indexed by runs_held
+where namespace = :namespace and boot > :boot and token is not null
+    and min_reader <= :reads and (:agents is null or agent in (select value from json_each(:agents)));
+
+-- name: next_lease
+select lease_until from runs indexed by runs_held
+where namespace = :namespace and boot = :boot and lease_until > :boottime and token is not null
+    and min_reader <= :reads and (:agents is null or agent in (select value from json_each(:agents)))
+order by lease_until limit 1;
+
+-- name: next_holder
+-- Step from one holder to the next: there are as many as worlds are open, not as many as claims.
+select holder, holder_file from runs indexed by runs_by_holder
+where token is not null and holder > ?
+order by holder limit 1;
+
+-- name: held_by
+select rid, priority, coalesce(due_at, 0) from runs indexed by runs_by_holder
+where holder = :holder and token is not null and namespace = :namespace
+    and min_reader <= :reads and (:agents is null or agent in (select value from json_each(:agents)));
+
+-- name: get_lease
+-- For a claim that names its run.
+select rid, agent, due_at, token is not null, lease_until, boot, holder, holder_file, min_reader
+from runs where namespace = ? and run = ? and gone_until is null and closed_at is null;
+
+-- name: take_entry
+update runs
+set epoch = ?, token = ?, woken = ?, takeovers = ?, draining = ?, status = ?,
+    lease_until = ?, boot = ?, holder = ?, holder_file = ?
+where rid = ?;
+
+-- name: claimed_run
+select run, (select seq from records where rid = r.rid order by seq desc limit 1) from runs r where rid = ?;
+
+-- name: renew
+update runs set lease_until = ?, boot = ? where namespace = ? and run = ? and epoch = ? and token = ?;
+
+-- name: find_run
+select rid, closed_at, gone_until from runs where namespace = ? and run = ?;
+
+-- name: read_records
+select seq, time, type, turn, key, epoch, batch, body, checksum, key_id from records
+where rid = ? and seq > ? order by seq limit ?;
+
+-- name: read_deltas
+-- Up to the record that the reader has reached; what lies behind a later record comes after it.
+select seq, sub, time, call, number, data from deltas
+where rid = ? and (seq, sub) > (?, ?) and seq <= ? order by seq, sub limit ?;
+
+-- name: get_blob
+select data, checksum from blobs where rid = ? and id = ?;
+
+-- name: get_turn
+select turn, submitted, status, finished from turns where rid = ? and turn = ?;
+
+-- name: get_info
+select
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.rid, r.gone_until,
+    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+from runs r where r.namespace = ? and r.run = ?;
+
+-- name: list_runs
+select
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.rid, r.gone_until,
+    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+from runs r indexed by runs_by_age
+where r.namespace = :namespace and r.rid < :before and r.gone_until is null
+order by r.rid desc limit :limit;
+
+-- name: list_runs_by_agent
+select
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.rid, r.gone_until,
+    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+from runs r indexed by runs_by_agent
+where r.namespace = :namespace and r.agent = :agent and r.rid < :before and r.gone_until is null
+order by r.rid desc limit :limit;
+
+-- name: list_runs_by_status
+-- The agent is compared afterwards, where one is given: the status narrows more.
+select
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.rid, r.gone_until,
+    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+from runs r indexed by runs_by_status
+where r.namespace = :namespace and r.status = :status and r.rid < :before and r.gone_until is null
+    and (:agent is null or r.agent = :agent)
+order by r.rid desc limit :limit;
+
+-- name: last_delta
+select sub from deltas where rid = ? and seq = ? order by sub desc limit 1;
+
+-- name: add_delta
+insert into deltas (rid, seq, sub, time, call, number, data) values (?, ?, ?, ?, ?, ?, ?);
+
+-- name: signs
+-- How far each watched run has come: what another process wrote shows here.
+select
+    w.value, r.gone_until,
+    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select seq from deltas where rid = r.rid order by seq desc, sub desc limit 1),
+    (select sub from deltas where rid = r.rid order by seq desc, sub desc limit 1)
+from json_each(?) w join runs r on r.namespace = ? and r.run = w.value;
+
+-- name: sweepable
+select rid from runs indexed by runs_closed
+where namespace = ? and closed_at <= ? and closed_at is not null and gone_until is null
+order by closed_at limit ?;
+
+-- name: bury
+update runs set gone_until = ?, due_at = null, token = null, digest = ? where rid = ?;
+
+-- name: checksums
+select checksum from records where rid = ? and seq > ? order by seq limit ?;
+
+-- name: unemptied
+-- A sweep that was interrupted left these; the next one goes on with them.
+select rid from runs indexed by runs_gone
+where namespace = ? and gone_until is not null and is_emptied = 0 limit ?;
+
+-- name: drop_records
+delete from records where rid = :rid and seq in (select seq from records where rid = :rid order by seq limit :limit);
+
+-- name: drop_blobs
+delete from blobs where rowid in (select rowid from blobs where rid = :rid limit :limit);
+
+-- name: drop_deltas
+delete from deltas
+where rid = :rid and (seq, sub) in (select seq, sub from deltas where rid = :rid order by seq, sub limit :limit);
+
+-- name: drop_turns
+delete from turns where rid = :rid and turn in (select turn from turns where rid = :rid limit :limit);
+
+-- name: mark_emptied
+update runs set is_emptied = 1 where rid = ?;
+
+-- name: expired_tombstones
+select rid from runs indexed by runs_gone
+where namespace = ? and gone_until <= ? and gone_until is not null and is_emptied = 1 limit ?;
+
+-- name: next_with_deltas
+-- Step from one run that has deltas to the next.
+select d.rid, r.namespace from deltas d join runs r on r.rid = d.rid where d.rid > ? order by d.rid limit 1;
+
+-- name: drop_old_deltas
+-- Those of turns that ended long enough ago.
+delete from deltas where rid = :rid and seq < coalesce(
+    (select max(finished) from turns where rid = :rid and finished is not null and ended <= :before), 0);
+
+-- name: name_of
+select run from runs where rid = ?;

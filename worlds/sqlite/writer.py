@@ -1,0 +1,239 @@
+"""Group commit: what waits at the same moment goes to the disk together, and is durable by one sync.
+
+One batch alone, on a quick disk, with the turnstile free, is committed in the event loop: two changes of thread
+cost more than the sync. Everything else goes to one writer thread; what comes while it is busy forms the next group.
+A group that fails over its contents is halved until the part at fault stands alone. Next: `transaction.py`.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from anyio import to_thread
+
+from journal.core.errors import WorldBusy, WorldError, WorldUnavailable
+from journal.core.ports import Unknown
+from journal.worlds.sqlite.door import Changes
+from journal.worlds.sqlite.transaction import Landing, Member, Transactor, Unsure
+
+GROUP_ROWS = 512
+GROUP_BYTES = 8 * 1024 * 1024
+INLINE_SECONDS = 0.001
+"""A commit that took longer is not repeated in the event loop: the disk is slow, or busy."""
+
+LEAVE_SECONDS = 5.0
+"""How long closing waits for the thread, which may hang behind another process."""
+
+
+class _Job:
+    """A group on its way to the writer thread. It starts, or is withdrawn; never both."""
+
+    def __init__(self, members: list[Member]) -> None:
+        self.members = members
+        self._lock = threading.Lock()
+        self._is_decided = False
+
+    def settle(self) -> bool:
+        """True for the first to ask: the thread that starts it, or the loop that gives up on it."""
+        with self._lock:
+            was_decided, self._is_decided = self._is_decided, True
+        return not was_decided
+
+
+class Writer:
+    """All writes of one world but renewals. Its methods belong to the event loop."""
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        *,
+        busy_seconds: float,
+        on_change: Callable[[Changes], None],
+    ) -> None:
+        self._transactor = transactor
+        self._busy_seconds = busy_seconds
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._pending: deque[Member] = deque()
+        self._is_scheduled = False
+        self._job: _Job | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._overdue = 0
+        self._last_seconds = 0.0
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._idle: asyncio.Future[None] | None = None
+        self._is_closed = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the connection belongs to the writer thread at this moment."""
+        return self._job is not None
+
+    def submit(
+        self, apply: Callable[[Any], Any], argument: object, *, rows: int, size: int, is_batch: bool = False
+    ) -> asyncio.Future[Any]:
+        """Run `apply(argument)` in the next transaction; the future has its result once that is durable."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._is_closed:
+            future.set_exception(
+                WorldUnavailable("it was closed here: open it again", world=self._transactor.url)
+            )
+            return future
+        self._pending.append(Member(apply, argument, future, rows, size, is_batch))
+        if not self._is_scheduled and self._job is None:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if self._job is not None or not self._pending:
+            return
+        members = self._take_group()
+        if len(members) == 1 and not self._pending and self._last_seconds < INLINE_SECONDS:
+            started = time.perf_counter()
+            landing = self._transactor.try_commit(members[0])
+            if landing is not None:
+                self._last_seconds = time.perf_counter() - started
+                self._deliver(members, landing)
+                return
+        self._hand_over(members)
+
+    def _take_group(self) -> list[Member]:
+        pending = self._pending
+        group = [pending.popleft()]
+        rows, size = group[0].rows, group[0].size
+        while pending:
+            rows += pending[0].rows
+            size += pending[0].size
+            if rows > GROUP_ROWS or size > GROUP_BYTES:
+                break
+            group.append(pending.popleft())
+        return group
+
+    # The writer thread
+
+    def _hand_over(self, members: list[Member]) -> None:
+        if self._thread is None:
+            # A daemon: if another process hangs with the turnstile in its hand, we must still be able to exit.
+            self._thread = threading.Thread(
+                target=_work,
+                args=(self._jobs, self._transactor, self._loop, self._landed),
+                name="journal-sqlite-writer",
+                daemon=True,
+            )
+            self._thread.start()
+        self._job = _Job(members)
+        self._watch = self._loop.call_later(self._busy_seconds, self._give_up)
+        self._jobs.put(self._job)
+
+    def _landed(self, job: _Job, landing: Landing | None, seconds: float) -> None:
+        """The thread is done with `job`; without a landing, it was withdrawn."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._job = None
+        self._overdue = 0
+        if landing is not None:
+            self._last_seconds = seconds
+            self._deliver(job.members, landing)
+        if self._pending and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+        self._check_idle()
+
+    def _give_up(self) -> None:
+        """The turnstile has not opened within the bound: those who wait are told, and nothing of theirs was written."""
+        job = self._job
+        if job is None:
+            return
+        if job.settle():
+            _refuse(job.members, self._busy())
+        else:
+            _refuse([self._pending.popleft() for _ in range(self._overdue)], self._busy())
+        # Whoever waits behind it has not waited so long: those get the bound too.
+        self._overdue = len(self._pending)
+        self._watch = self._loop.call_later(self._busy_seconds, self._give_up)
+        self._check_idle()
+
+    def _busy(self) -> WorldBusy:
+        return WorldBusy(
+            f"another process has kept it locked for {self._busy_seconds:g} s: see who has the file open (fuser), "
+            "and whether that process hangs",
+            world=self._transactor.url,
+        )
+
+    # Answers
+
+    def _deliver(self, members: list[Member], landing: Landing) -> None:
+        for member, answer in zip(members, landing.answers, strict=True):
+            future = member.future
+            if future.done():
+                continue  # its awaiter was cancelled; the batch stands all the same
+            if isinstance(answer, Unsure):
+                if member.is_batch:
+                    future.set_result(Unknown(answer.reason))
+                else:
+                    future.set_exception(WorldUnavailable(answer.reason, world=self._transactor.url))
+            elif isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+        for changes in landing.changes:
+            self._on_change(changes)
+
+    # The end
+
+    async def aclose(self) -> None:
+        """Finish what was submitted, then end the thread and close the connection."""
+        self._is_closed = True
+        if self._pending or self._job is not None:
+            self._idle = self._loop.create_future()
+            self._flush()
+            self._check_idle()
+            await self._idle
+        if self._watch is not None:
+            self._watch.cancel()
+        await to_thread.run_sync(self.stop, LEAVE_SECONDS)
+
+    def _check_idle(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            # A job that was given up still occupies its thread, and holds nobody's batch.
+            is_stuck = self._job is not None and all(m.future.done() for m in self._job.members)
+            if not self._pending and (self._job is None or is_stuck):
+                self._idle.set_result(None)
+
+    def stop(self, wait_seconds: float = 0.0) -> None:
+        """Close the connection, by the thread if there is one: it may be in the middle of a commit."""
+        self._is_closed = True
+        if self._thread is None:
+            self._transactor.close()
+        else:
+            self._jobs.put(None)
+            self._thread.join(wait_seconds)
+
+
+def _work(
+    jobs: SimpleQueue[_Job | None],
+    transactor: Transactor,
+    loop: asyncio.AbstractEventLoop,
+    landed: Callable[[_Job, Landing | None, float], None],
+) -> None:
+    """The writer thread. One call into the loop a group: each costs a system call and a change of thread."""
+    while (job := jobs.get()) is not None:
+        landing, seconds = transactor.commit(job.members, may_start=job.settle)
+        try:
+            loop.call_soon_threadsafe(landed, job, landing, seconds)
+        except RuntimeError:
+            pass  # the loop was closed while we committed: nobody is left to be told
+    transactor.close()
+
+
+def _refuse(members: list[Member], error: WorldError) -> None:
+    for member in members:
+        if not member.future.done():
+            member.future.set_exception(error)
