@@ -1,0 +1,274 @@
+"""Worlds that break one promise each, to see that the contract suite notices.
+
+All are the memory world with one method bent, as an author of a world might get it wrong.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from journal.core.clock import ManualClock
+from journal.core.ports import (
+    START,
+    Answer,
+    Batch,
+    Claim,
+    Claims,
+    Delta,
+    Duplicate,
+    HeadMoved,
+    Held,
+    Item,
+    KeyConflict,
+    Keyed,
+    StaleClaim,
+    World,
+)
+from journal.core.records import Record
+from journal.worlds.memory import MemoryRenewer, MemoryWorld
+from journal.worlds.memory_store import Run, Store
+
+
+class Bent(MemoryWorld):
+    """What the broken worlds share: a way to look at the run under a batch."""
+
+    def found(self, run: str) -> Run | None:
+        return self._store.runs.get((self.namespace, run))
+
+    def answered(self, answer: Answer) -> asyncio.Future[Answer]:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future.set_result(answer)
+        return future
+
+
+class HeadBeforeIdempotency(Bent):
+    """Checks the head first: a retry after a lost answer is told that the head moved."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        run = self.found(batch.run)
+        if run is not None and batch.at_head is not None and batch.at_head != run.head:
+            return self.answered(HeadMoved(run.head))
+        return super().append(batch)
+
+
+class ClaimBeforeIdempotency(Bent):
+    """Checks the claim first: a holder whose own finish released the claim is told that it is stale."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        run, author = self.found(batch.run), batch.author
+        if run is not None and isinstance(author, Held) and not run.holds(author.claim):
+            return self.answered(StaleClaim(author.claim.epoch, run.entry.epoch))
+        return super().append(batch)
+
+
+class SeqGap(Bent):
+    """Numbers records by a global counter, as it were: a run's seqs have holes."""
+
+    async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
+        records = await super().read(run, after=after, limit=limit)
+        return [record if record.seq < 3 else replace(record, seq=record.seq + 1) for record in records]
+
+
+class IgnoresToken(Bent):
+    """Compares epochs only."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        run, author = self.found(batch.run), batch.author
+        if run is not None and isinstance(author, Held) and run.entry.token is not None:
+            claim = replace(author.claim, token=run.entry.token)
+            batch = replace(batch, author=replace(author, claim=claim))
+        return super().append(batch)
+
+
+class IgnoresPrevious(Bent):
+    """Lets batch n + 1 land without n."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        if isinstance(batch.author, Held):
+            batch = replace(batch, author=replace(batch.author, prev_batch=None))
+        return super().append(batch)
+
+
+class QueueApart(Bent):
+    """Changes the queue in a transaction of its own: it stands even when the records are refused."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        run = self.found(batch.run)
+        if run is not None and batch.at_head not in (None, run.head) and batch.queue is not None:
+            super().append(replace(batch, id=b"queue" + batch.id, records=(), at_head=None))
+        return super().append(batch)
+
+
+class LyingDuplicate(Bent):
+    """Tells every author of a duplicate that its claim holds."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        answer = self._store.append((self.namespace, batch.run), batch, self._clock.time())
+        if isinstance(answer, Duplicate):
+            answer = Duplicate(answer.original, True)
+        return self.answered(answer)
+
+
+class KeyWithoutDigest(Bent):
+    """Takes the same key with another input for the same submit."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        answer = self._store.append((self.namespace, batch.run), batch, self._clock.time())
+        if isinstance(answer, KeyConflict) and isinstance(batch.author, Keyed):
+            answer = Duplicate(answer.original, True)
+        return self.answered(answer)
+
+
+class Withdraws(Bent):
+    """Offers the batch only once it is awaited, and forgets it when the awaiter is cancelled."""
+
+    def append(self, batch: Batch) -> Any:
+        async def offer() -> Answer:
+            await asyncio.sleep(0)
+            return await MemoryWorld.append(self, batch)
+
+        return asyncio.ensure_future(offer())
+
+
+class FollowDropping(Bent):
+    """Reads first and subscribes after, as it were: now and then a record falls between."""
+
+    async def follow(self, run: str, *, offset: str = START) -> AsyncIterator[Item]:
+        async for item in super().follow(run, offset=offset):
+            if item.seq != 4:
+                yield item
+
+
+class FollowDoubling(Bent):
+    """Includes the item at the offset again."""
+
+    async def follow(self, run: str, *, offset: str = START) -> AsyncIterator[Item]:
+        seq, _, sub = offset.partition("_")
+        if seq.isdecimal() and int(seq) > 0 and len(seq) == 16:
+            offset = f"{int(seq) - 1:016d}_{sub}"
+        async for item in super().follow(run, offset=offset):
+            yield item
+
+
+class UnfencedDeltas(Bent):
+    """Stores deltas of whoever offers them."""
+
+    async def publish(self, claim: Claim, deltas: Sequence[Delta]) -> bool:
+        run = self.found(claim.run)
+        if run is not None and run.entry.token is not None:
+            claim = Claim(claim.run, run.entry.epoch, run.entry.token)
+        return await super().publish(claim, deltas)
+
+
+class WallClockLeases(Bent):
+    """Measures leases by the wall clock."""
+
+    def __init__(self, store: Store, *, url: str, namespace: str, clock: ManualClock) -> None:
+        super().__init__(store, url=url, namespace=namespace, clock=clock)
+        self._clock = _WallOnly(clock)
+
+
+class _WallOnly:
+    def __init__(self, clock: ManualClock) -> None:
+        self.time = clock.time
+        self.boottime = clock.time
+        self.boot_id = clock.boot_id
+
+
+class RenewsTheLost(Bent):
+    """Says that every claim was renewed."""
+
+    def open_renewer(self) -> MemoryRenewer:
+        class Renewer(MemoryRenewer):
+            def renew(self, claims: Sequence[Claim], lease_seconds: float) -> set[Claim]:
+                super().renew(claims, lease_seconds)
+                return set(claims)
+
+        return Renewer(self._store, self.namespace, self._clock)
+
+
+class CountsDraining(Bent):
+    """Counts a takeover from a draining holder as a crash."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        future = super().append(batch)
+        run = self.found(batch.run)
+        if run is not None and run.entry.draining:
+            run.entry = replace(run.entry, draining=False)
+        return future
+
+
+class IgnoresReader(Bent):
+    """Gives a run to a worker that cannot read it."""
+
+    async def claim(
+        self,
+        *,
+        worker: str,
+        limit: int,
+        lease_seconds: float,
+        agents: Collection[str] | None,
+        reads: int,
+        run: str | None = None,
+    ) -> Claims:
+        return await super().claim(
+            worker=worker, limit=limit, lease_seconds=lease_seconds, agents=agents, reads=99, run=run
+        )
+
+
+class OneNamespace(Bent):
+    """Keeps all tenants in one place."""
+
+    def __init__(self, store: Store, *, url: str, namespace: str, clock: ManualClock) -> None:
+        super().__init__(store, url=url, namespace="all", clock=clock)
+
+
+BROKEN: dict[type[Bent], str] = {
+    HeadBeforeIdempotency: "test_a_known_batch_is_found_before_the_head_is_checked",
+    ClaimBeforeIdempotency: "test_a_known_batch_is_found_before_the_claim_is_checked",
+    SeqGap: "test_seqs_are_dense_from_one",
+    IgnoresToken: "test_a_claim_is_compared_in_both_parts",
+    IgnoresPrevious: "test_a_batch_does_not_land_without_the_one_before",
+    QueueApart: "test_a_refused_batch_leaves_no_trace",
+    LyingDuplicate: "test_a_lost_answer_and_a_takeover",
+    KeyWithoutDigest: "test_the_same_key_with_another_digest_is_a_conflict",
+    Withdraws: "test_cancelling_the_awaiter_withdraws_nothing",
+    FollowDropping: "test_a_long_history_is_read_through",
+    FollowDoubling: "test_from_every_offset_no_gap_and_no_double",
+    UnfencedDeltas: "test_publishing_is_fenced",
+    WallClockLeases: "test_stepping_the_wall_clock_loses_no_lease",
+    RenewsTheLost: "test_a_lost_claim_is_not_renewed",
+    CountsDraining: "test_a_draining_holder_is_not_counted",
+    IgnoresReader: "test_claim_keeps_to_what_its_worker_reads",
+    OneNamespace: "test_namespaces_are_apart",
+}
+"""Each broken world, and a case that must name what is broken."""
+
+
+class BrokenHarness:
+    """A harness over a store of one broken world."""
+
+    is_persistent = False
+    can_step_wall = True
+
+    def __init__(self, kind: type[Bent]) -> None:
+        self.kind = kind
+        self.store = Store()
+        self.clock = ManualClock()
+
+    @asynccontextmanager
+    async def open(self, *, namespace: str = "default") -> AsyncIterator[World]:
+        world = self.kind(self.store, url="memory:broken", namespace=namespace, clock=self.clock)
+        try:
+            yield world
+        finally:
+            await world.aclose()
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    async def step_wall(self, seconds: float) -> None:
+        self.clock.step_wall(seconds)

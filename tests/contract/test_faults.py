@@ -1,0 +1,127 @@
+"""Interleavings found on paper, at the port, on every world of ours."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from journal.core.ports import Committed, Duplicate, LogRegressed, StaleClaim, Unknown
+from journal.worlds.contract import ContractHarness
+from journal.worlds.contract.harness import Holder, begin, committed, hold, signal, submit
+from tests.contract.faults import DelayingWorld
+from tests.contract.harnesses import memory_harness, sqlite_harness
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ContractHarness]:
+    opening = memory_harness() if request.param == "memory" else sqlite_harness(tmp_path)
+    async with opening as harness:
+        yield harness
+
+
+async def _keys(holder: Holder) -> list[str | None]:
+    return [record.key for record in await holder.world.read("r", after=2)]
+
+
+async def test_the_old_backend_commits_after_a_read_said_absent(harness: ContractHarness) -> None:
+    async with harness.open() as world:
+        await begin(world, "r")
+        holder, network = await hold(world, "r"), DelayingWorld(world)
+        batch = holder.batch(holder.outcome("paid"))
+        network.is_cut = True
+        assert isinstance(await network.append(batch), Unknown)
+        assert await _keys(holder) == [], "a read says absent"
+        (landed,) = await network.land()
+        assert isinstance(landed, Committed)
+        network.is_cut = False
+        assert await network.append(batch) == Duplicate(landed, True)
+        assert await _keys(holder) == ["paid"]
+
+
+async def test_the_old_backend_commits_after_the_second_offer(harness: ContractHarness) -> None:
+    async with harness.open() as world:
+        await begin(world, "r")
+        holder, network = await hold(world, "r"), DelayingWorld(world)
+        batch = holder.batch(holder.outcome("paid"))
+        network.is_cut = True
+        assert isinstance(await network.append(batch), Unknown)
+        network.is_cut = False
+        again = committed(await network.append(batch))
+        assert await network.land() == [Duplicate(again, True)]
+        assert await _keys(holder) == ["paid"]
+
+
+async def test_an_unanswered_submit_is_one_turn(harness: ContractHarness) -> None:
+    async with harness.open() as world:
+        network = DelayingWorld(world)
+        network.is_cut = True
+        first = submit("r")
+        assert isinstance(await network.append(first), Unknown)
+        assert await world.run("r") is None, "a read says absent"
+        network.is_cut = False
+        committed(await network.append(submit("r")))  # the client asks again, under another batch id
+        (late,) = await network.land()
+        assert isinstance(late, Duplicate)
+        info = await world.run("r")
+        assert info is not None
+        assert (info.head, info.turns) == (2, 1)
+
+
+async def test_an_unanswered_batch_holds_back_the_next(harness: ContractHarness) -> None:
+    async with harness.open() as world:
+        await begin(world, "r")
+        holder, network = await hold(world, "r"), DelayingWorld(world)
+        n = holder.batch(holder.outcome("n"))
+        after = holder.batch(holder.outcome("n+1"), prev=n.id)
+        network.is_cut = True
+        assert isinstance(await network.append(n), Unknown)
+        network.is_cut = False
+        assert await network.append(after) == LogRegressed(2)
+        await network.land()
+        committed(await network.append(after))
+        assert await _keys(holder) == ["n", "n+1"]
+
+
+async def test_the_answer_to_an_intent_is_lost_and_another_takes_over(harness: ContractHarness) -> None:
+    async with harness.open() as world, harness.open() as other:
+        await begin(world, "r")
+        holder, network = await hold(world, "r", lease_seconds=30), DelayingWorld(world)
+        intent = holder.batch(holder.outcome("refund"))
+        network.is_cut = True
+        assert isinstance(await network.append(intent), Unknown)
+        (landed,) = await network.land()
+        await harness.advance(31)
+        successor = await hold(other, "r")
+        assert successor.claimed.head == 3
+        network.is_cut = False
+        assert isinstance(landed, Committed)
+        assert await network.append(intent) == Duplicate(landed, False), "it is told, and does not act"
+
+
+async def test_an_intent_that_lands_after_the_takeover_is_refused(harness: ContractHarness) -> None:
+    async with harness.open() as world, harness.open() as other:
+        await begin(world, "r")
+        holder, network = await hold(world, "r", lease_seconds=30), DelayingWorld(world)
+        intent = holder.batch(holder.outcome("refund"))
+        network.is_cut = True
+        assert isinstance(await network.append(intent), Unknown)
+        await harness.advance(31)
+        successor = await hold(other, "r")
+        await successor.record("other")
+        assert await network.land() == [StaleClaim(1, 2)]
+        network.is_cut = False
+        assert await network.append(intent) == StaleClaim(1, 2)
+        assert await _keys(holder) == ["other"]
+
+
+async def test_a_signal_offered_twice_answers_once(harness: ContractHarness) -> None:
+    async with harness.open() as world:
+        await begin(world, "r")
+        network = DelayingWorld(world)
+        network.is_cut = True
+        await network.append(signal("r", "approve"))
+        await network.append(signal("r", "approve"))
+        first, second = await network.land()
+        assert second == Duplicate(committed(first), True)
