@@ -18,6 +18,7 @@ from weakref import ref
 import msgspec
 
 _ABSENT = object()
+_READ_AS_THEY_ARE = (FunctionType, MethodType, functools.partial, type)
 _PASS_THROUGH = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
@@ -44,12 +45,14 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def function_of(fn: Callable[..., Any]) -> Any:
-    """The plain function behind a bound method, a partial or a callable object; else `fn` itself."""
+    """The plain function behind a bound method, a partial, a wrapper or a callable object; else `fn` itself."""
     while type(fn) is not FunctionType:
         if isinstance(fn, MethodType):
             fn = fn.__func__
         elif isinstance(fn, functools.partial):
             fn = fn.func
+        elif callable(inner := getattr(fn, "__wrapped__", None)):
+            fn = inner
         elif not isinstance(fn, type) and isinstance(type(fn).__call__, FunctionType):
             fn = type(fn).__call__
         else:
@@ -149,6 +152,8 @@ _method_shapes: dict[ref[Any], Shape] = {}
 
 def shape_of(fn: Callable[..., Any]) -> Shape:
     """The shape of `fn`; remembered for as long as the function lives."""
+    while not isinstance(fn, _READ_AS_THEY_ARE) and callable(inner := getattr(fn, "__wrapped__", None)):
+        fn = inner  # a wrapper object: a Step, a cache
     known, key, bound = _shapes, fn, False
     if not isinstance(fn, FunctionType | functools.partial | type):
         behind: Any = fn.__func__ if isinstance(fn, MethodType) else type(fn).__call__

@@ -77,7 +77,7 @@ class _Rich:
         try:
             return self._read(data)
         except (ValueError, TypeError, RecursionError) as error:  # msgspec's and pydantic's are ValueErrors
-            path, reason = _where(error)
+            path, reason = where(error)
             raise InvalidValue(what=what, path=path, reason=f"it does not fit its type: {reason}") from None
 
 
@@ -149,15 +149,12 @@ def _find(annotation: Any) -> ValueCodec[Any]:
         return PLAIN
     if isinstance(annotation, Unresolved):
         raise _NotReadBack
+    if uses_pydantic(annotation):
+        return _pydantic_codec(annotation)
     try:
         parts = list(_parts(shapes.type_info(annotation)))
     except (TypeError, ValueError, NameError, AttributeError, RecursionError):
-        if any(is_pydantic(leaf) for leaf in _leaves(annotation)):
-            return _pydantic_codec(annotation)
         raise _NotReadBack from None
-    classes = [part.cls for part in parts if hasattr(part, "cls")]
-    if any(is_pydantic(cls) for cls in classes):
-        return _pydantic_codec(annotation)
     if any(isinstance(part, shapes.CustomType) and part.cls is not object for part in parts):
         raise _NotReadBack
     if any(isinstance(part, shapes.DictType) and isinstance(part.key_type, _NO_KEYS) for part in parts):
@@ -215,7 +212,7 @@ def _spelled(annotation: Any) -> str:
     return str(annotation)
 
 
-def _where(error: Exception) -> tuple[str, str]:
+def where(error: Exception) -> tuple[str, str]:
     """Path and reason of what msgspec or pydantic found; never the value itself."""
     if callable(found := getattr(error, "errors", None)):
         first = found(include_url=False, include_context=False, include_input=False)[0]
@@ -239,6 +236,15 @@ def _leaves(annotation: Any) -> Iterator[Any]:
         yield annotation
     for part in inner:
         yield from _leaves(part)
+
+
+def uses_pydantic(annotation: Any) -> bool:
+    """Whether something of pydantic's stands in the type."""
+    try:
+        classes = [getattr(part, "cls", None) for part in _parts(shapes.type_info(annotation))]
+    except (TypeError, ValueError, NameError, AttributeError, RecursionError):
+        classes = list(_leaves(annotation))
+    return any(is_pydantic(cls) for cls in classes)
 
 
 def is_pydantic(cls: Any) -> bool:

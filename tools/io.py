@@ -1,0 +1,105 @@
+"""`io`: what a running call knows of itself.
+
+Bound to the context, never a parameter, since harnesses derive a tool's schema from its signature:
+``from journal import io`` and use it inside a tool, a step or a model call, in worker threads too.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from journal.core.errors import NotInTurn
+
+
+class CallContext(Protocol):
+    """One try of one call, as its code sees it. The engine provides it."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every try of this call and after every crash, and of no other call: give it to the service."""
+        ...
+
+    @property
+    def fence(self) -> int:
+        """Rises with every holder of the run: a service that remembers the highest can refuse a late one."""
+        ...
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds left until the call must have ended; None: no limit."""
+        ...
+
+    @property
+    def deps(self) -> Any:
+        """What the journal's `resources` opened in this process."""
+        ...
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger that carries run, turn and call."""
+        ...
+
+    def emit(self, data: Any) -> None:
+        """Show `data` (a JSON value) to whoever watches the run, now. It is not recorded."""
+        ...
+
+
+current_call: ContextVar[CallContext | None] = ContextVar("journal_call", default=None)
+"""The call that runs in this context; the engine sets it around the act."""
+
+
+@contextmanager
+def enter_call(context: CallContext) -> Iterator[CallContext]:
+    """Let `io` speak for `context` inside the block."""
+    token = current_call.set(context)
+    try:
+        yield context
+    finally:
+        current_call.reset(token)
+
+
+class _Io:
+    """Speaks for the call that runs in this context; outside of one everything raises `NotInTurn`."""
+
+    __slots__ = ()
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every try of this call and after every crash, and of no other call: give it to the service."""
+        return _running("io.idempotency_key").idempotency_key
+
+    @property
+    def fence(self) -> int:
+        """Rises with every holder of the run: a service that remembers the highest can refuse a late one."""
+        return _running("io.fence").fence
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds left until the call must have ended; None: no limit."""
+        return _running("io.deadline").deadline
+
+    @property
+    def deps(self) -> Any:
+        """What the journal's `resources` opened in this process."""
+        return _running("io.deps").deps
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger that carries run, turn and call."""
+        return _running("io.log").log
+
+    def emit(self, data: Any) -> None:
+        """Show `data` (a JSON value) to whoever watches the run, now. It is not recorded, and may be lost."""
+        _running("io.emit()").emit(data)
+
+
+def _running(what: str) -> CallContext:
+    context = current_call.get()
+    if context is None:
+        raise NotInTurn(what=what, where="a call")
+    return context
+
+
+io = _Io()
+"""What the running call knows of itself."""
