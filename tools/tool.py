@@ -89,7 +89,8 @@ class Step(Generic[P, R]):
         changed.check()
         return changed
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `InvalidOptions` if the options contradict each other or the function."""
         marker = marker_of(self.fn)
         if marker is not None and marker.policy == "never":
             raise InvalidOptions(
@@ -123,8 +124,13 @@ class Tool(Step[P, R]):
         self.check()
 
     @property
+    def marker(self) -> Marker:
+        """What the tool itself says of its replay; maps of the agent and the journal may overrule it."""
+        return self.__journal_marker__
+
+    @property
     def policy(self) -> Policy:
-        """What the tool itself says; maps of the agent and the journal may overrule it."""
+        """The marker's policy."""
         return self.__journal_marker__.policy
 
     @property
@@ -156,7 +162,8 @@ class Tool(Step[P, R]):
             self._arguments = Arguments(self.name, self.fn)
         return self._arguments
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `InvalidOptions` if the options contradict each other or the function."""
         if self.retry is not None and self._replay.policy == "never":
             raise InvalidOptions(
                 f"tool {self.name!r}: retry= would start a never tool more than once; "
