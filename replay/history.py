@@ -127,9 +127,10 @@ class TurnHistory:
     def claim(self, key: str) -> None:
         """The code asked for this recorded call."""
         if key not in self._claimed:
+            counts = self._counts()  # before the key joins those claimed
             self._claimed.add(key)
             if is_counted(key):
-                self._counts()[scope_of(key)] -= 1
+                counts[scope_of(key)] -= 1
 
     def unclaimed_in(self, scope: str) -> str | None:
         """A recorded, counted call of `scope` that the code has not asked for yet."""

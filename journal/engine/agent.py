@@ -5,7 +5,6 @@ conversation. Running a crashed script again never works the same request twice.
 """
 
 import asyncio
-import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -16,6 +15,7 @@ from journal.core.signatures import hints_of
 from journal.core.typed import PLAIN, ValueCodec, codec_of, result_codec
 from journal.engine.handle import Handle
 from journal.engine.turn import Turn
+from journal.tools.policy import Marker, Resolved, resolve
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
@@ -29,7 +29,12 @@ class Agent(Generic[I, O]):
     """A registered handler. Made by `Journal.agent`."""
 
     def __init__(
-        self, journal: "Journal", handler: Handler[I, O], *, name: str, tools: Mapping[str, Policy] | None = None
+        self,
+        journal: "Journal",
+        handler: Handler[I, O],
+        *,
+        name: str,
+        tools: Mapping[str, Policy] | None = None,
     ) -> None:
         self.journal = journal
         self.handler = handler
@@ -37,7 +42,7 @@ class Agent(Generic[I, O]):
         self.tools: Mapping[str, Policy] = dict(tools or {})
         self.input_codec: ValueCodec[I] = _input_codec(handler, name)
         self.output_codec: ValueCodec[O] = result_codec(handler)
-        functools.update_wrapper(self, handler)
+        self.__doc__ = handler.__doc__
 
     async def run(
         self,
@@ -121,6 +126,10 @@ class Agent(Generic[I, O]):
 
         return self.journal.run_blocking(main, "submit")
 
+    def policy_of(self, name: str, marker: Marker | None = None) -> Resolved:
+        """The replay policy of a tool called by this agent, and where it comes from."""
+        return resolve(name, agent=self.tools, journal=self.journal.tools, marker=marker)
+
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}>"
 
@@ -130,7 +139,7 @@ def _input_codec(handler: Callable[..., Any], name: str) -> ValueCodec[Any]:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) < 2 or any(p.default is p.empty for p in positional[2:]):
         raise InvalidOptions(
-            f"agent {name!r}: a handler takes the turn and one input, as in `async def {name}(turn: Turn, input: str)`; "
+            f"agent {name!r}: a handler takes the turn and one input, as in `async def {name}(turn, input)`; "
             f"this one takes ({', '.join(p.name for p in parameters)})"
         )
     if not asyncio.iscoroutinefunction(handler) and not asyncio.iscoroutinefunction(
@@ -139,5 +148,3 @@ def _input_codec(handler: Callable[..., Any], name: str) -> ValueCodec[Any]:
         raise InvalidOptions(f"agent {name!r}: a handler is an `async def`")
     annotation = hints_of(handler).get(positional[1].name)
     return PLAIN if annotation is None else codec_of(annotation, what=f"the input of agent {name!r}")
-
-

@@ -72,7 +72,9 @@ T = TypeVar("T")
 class Attempt:
     """The handler's side of a claim."""
 
-    def __init__(self, runtime: "Runtime", holding: Holding, history: TurnHistory, agent: "Agent[Any, Any]") -> None:
+    def __init__(
+        self, runtime: "Runtime", holding: Holding, history: TurnHistory, agent: "Agent[Any, Any]"
+    ) -> None:
         assert history.created is not None
         self.runtime = runtime
         self.clock = runtime.clock
@@ -113,13 +115,20 @@ class Attempt:
             await self._finish("cancelled")
             return
         self.deps = await self.runtime.resources()
-        self._handler = asyncio.get_running_loop().create_task(self._handle(), name=f"journal turn {holding.run}")
+        self._handler = asyncio.get_running_loop().create_task(
+            self._handle(), name=f"journal turn {holding.run}"
+        )
+        stopped: asyncio.CancelledError | None = None
         try:
             await self._until_done(self._handler)
-        finally:
-            self.is_over = True
-            holding.on_foreign = None
-        await self._conclude(self._handler)
+        except asyncio.CancelledError as error:
+            stopped = error
+        self.is_over = True
+        holding.on_foreign = None
+        if self._handler.done():
+            await self._conclude(self._handler)
+        if stopped is not None:
+            raise stopped
 
     async def _handle(self) -> Any:
         self.root.task = asyncio.current_task()
@@ -132,18 +141,17 @@ class Attempt:
         return await result if inspect.isawaitable(result) else result
 
     async def _until_done(self, handler: "asyncio.Task[Any]") -> None:
-        """Wait for the handler; if we are cancelled ourselves, this process stops: stop it, then wait on."""
-        while not handler.done():
-            try:
-                await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS if self.stop else None)
+        """Wait for the handler; if we are cancelled ourselves, this process stops: stop it, and wait a little."""
+        try:
+            while not handler.done():
+                await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS)
                 if not handler.done() and self.stop is not None:
-                    handler.cancel()  # it swallowed the first one
-            except asyncio.CancelledError:
-                self.halt("shutdown")
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS)
-                if not handler.done():
-                    raise
+                    handler.cancel()  # it swallowed the one before
+        except asyncio.CancelledError:
+            self.halt("shutdown")
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS)
+            raise
 
     def halt(self, why: Stop) -> None:
         """Cancel the handler because of `why`; the first reason but for a lost claim stands."""
@@ -203,9 +211,8 @@ class Attempt:
 
     async def _fail(self, error: BaseException) -> None:
         self.log.info("turn failed", error=type(error).__qualname__)
-        await self._finish(
-            "failed", error=describe(error), cause=getattr(error, "__journal_call__", None)
-        )
+        info = describe(error) if isinstance(error, Exception) else ErrorInfo(type=type(error).__qualname__)
+        await self._finish("failed", error=info, cause=getattr(error, "__journal_call__", None))
 
     async def _finish(
         self,
@@ -286,7 +293,9 @@ class Attempt:
         holding = self.holding
         body = CallEvidence(outcome=outcome, epoch=holding.claim.epoch)
         record = seal(holding.run, body, turn=self.turn_id, key=key)
-        author = Keyed(f"evidence:{holding.claim.epoch}:{holding.claim.token.hex()}:{key}", values.digest(record.body))
+        author = Keyed(
+            f"evidence:{holding.claim.epoch}:{holding.claim.token.hex()}:{key}", values.digest(record.body)
+        )
         batch = Batch(holding.run, new_batch_id(), author, (record,), blobs=(blob,) if blob else ())
         with anyio.CancelScope(shield=True):
             for _ in range(5):

@@ -18,7 +18,6 @@ from journal.core.codec import Blob, pack, seal
 from journal.core.errors import (
     CallTimeout,
     ClaimLost,
-    ControlFlow,
     DidNotHappen,
     Diverged,
     InvalidOptions,
@@ -233,9 +232,7 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
     return Settled(call, outcome, data, True)
 
 
-async def durable(
-    attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None
-) -> None:
+async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None) -> None:
     """Make the outcome durable; if the claim is gone by now, leave it as evidence and stop."""
     holding = attempt.holding
     record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)

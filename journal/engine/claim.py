@@ -17,8 +17,8 @@ from journal.core.ids import BatchIds
 from journal.core.ports import (
     Answer,
     Batch,
-    Claimed,
     Block,
+    Claimed,
     Committed,
     Duplicate,
     Finish,

@@ -1,7 +1,7 @@
 """What a running call sees of itself: the object behind ``io``."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from journal.core import values
 from journal.core.ports import Delta
@@ -26,7 +26,7 @@ class CallContext:
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
         self._token: Token[Any] | None = None
 
-    def __enter__(self) -> "CallContext":
+    def __enter__(self) -> Self:
         self._token = current_call.set(self)
         return self
 

@@ -8,7 +8,14 @@ import msgspec
 
 from journal.core import values
 from journal.core.codec import open_record
-from journal.core.errors import ResultTimeout, RunNotFound, TurnBlocked, TurnCancelled, TurnFailed, TurnNotFound
+from journal.core.errors import (
+    ResultTimeout,
+    RunNotFound,
+    TurnBlocked,
+    TurnCancelled,
+    TurnFailed,
+    TurnNotFound,
+)
 from journal.core.ports import START, Delta, RunStatus, offset_of
 from journal.core.records import BlobRef, Body, TurnFinished, Value
 from journal.core.records import TurnBlocked as BlockedRecord
@@ -143,7 +150,9 @@ class Handle(Generic[O]):
         world = (await self._journal.runtime()).world
         after, last = submitted - 1, None
         while page := await world.read(self.run_id, after=after, limit=_PAGE):
-            last = next((r for r in reversed(page) if r.type == BlockedRecord.TYPE and r.turn == self.turn_id), last)
+            last = next(
+                (r for r in reversed(page) if r.type == BlockedRecord.TYPE and r.turn == self.turn_id), last
+            )
             after = page[-1].seq
         reason, detail = "closed", "the run was closed before the turn ended"
         if last is not None:

@@ -102,14 +102,21 @@ class Journal:
     # Agents ------------------------------------------------------------------------------------------
 
     @overload
-    def agent(self, fn: Handler[I, O], /) -> Agent[I, O]: ...
+    def agent(
+        self,
+        fn: Handler[I, O],
+        /,
+        *,
+        name: str | None = None,
+        tools: Mapping[str, Policy] | None = None,
+    ) -> Agent[I, O]: ...
     @overload
     def agent(
-        self, *, name: str | None = None, tools: Mapping[str, Policy] | None = None
+        self, /, *, name: str | None = None, tools: Mapping[str, Policy] | None = None
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
-        fn: Handler[Any, Any] | None = None,
+        fn: Any = None,
         /,
         *,
         name: str | None = None,

@@ -8,7 +8,7 @@ the resources, then the store.
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ class Runtime:
                 world=self.world.url,
             )
 
-    def spawn(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    def spawn(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         """Run `fn` beside the turns; it ends with the journal."""
         self._group.start_soon(fn, *args)
 
@@ -259,7 +259,10 @@ class Runtime:
         if await self._has_ended(run, turn):
             return
         async for item in stream:
-            if getattr(item, "turn", None) == turn and getattr(item, "type", "") in ("turn.finished", "turn.blocked"):
+            if getattr(item, "turn", None) == turn and getattr(item, "type", "") in (
+                "turn.finished",
+                "turn.blocked",
+            ):
                 return
 
     async def _serve(self, run: str) -> None:

@@ -6,17 +6,17 @@ Code between calls runs again on resume, so clocks, randomness and I/O belong in
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 import anyio.to_thread
-import msgspec
 
 from journal.core import values
+from journal.core.arguments import encode_arguments
 from journal.core.errors import ControlFlow, InvalidOptions, OutcomeUnknown, ValueLost
 from journal.core.failures import rebuild
 from journal.core.ports import Delta
 from journal.core.records import CallKind
-from journal.core.typed import ValueCodec, encode_arguments
+from journal.core.typed import ValueCodec
 from journal.engine.calls import Call, Settled, perform
 from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
@@ -67,7 +67,9 @@ class Turn:
 
     def emit(self, data: Any) -> None:
         """Show a piece of output to whoever watches the run; it is not recorded, and may be lost."""
-        self._attempt.emit(Delta(call="", number=self._attempt.number, data=values.encode(data, what="delta")))
+        self._attempt.emit(
+            Delta(call="", number=self._attempt.number, data=values.encode(data, what="delta"))
+        )
 
     @overload
     async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -114,7 +116,7 @@ class Turn:
         model should read. Undeclared tools are `never`.
         """
         plan = plan_of(fn)
-        policy = self._attempt.agent.policy_of(plan.name, plan.marked, fn).policy
+        policy = self._attempt.agent.policy_of(plan.name, plan.marked).policy
         settled = await self._perform("tool", plan, args, kwargs, policy)
         return _tool_result(settled, plan.codec)
 
@@ -163,7 +165,7 @@ def _act_of(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callab
 def failure_of(settled: Settled) -> BaseException:
     """The exception that stands for a call without a value; the same on the first run and on replay."""
     call, outcome = settled.call, settled.outcome
-    failure: BaseException
+    failure: Any
     match outcome.status:
         case "unknown":
             failure = OutcomeUnknown(call=call.key, name=call.name)
@@ -177,9 +179,9 @@ def failure_of(settled: Settled) -> BaseException:
         case _:
             assert outcome.error is not None
             failure = rebuild(outcome.error, call.key)
-    failure.__journal_call__ = call.key  # type: ignore[attr-defined]  # read when it escapes the handler
+    failure.__journal_call__ = call.key  # read when it escapes the handler
     failure.__cause__ = settled.cause
-    return failure
+    return cast("BaseException", failure)
 
 
 def _unwrap(settled: Settled, codec: ValueCodec[Any]) -> Any:
@@ -195,7 +197,6 @@ def _tool_result(settled: Settled, codec: ValueCodec[Any]) -> ToolResult[Any]:
     failure = failure_of(settled)
     if not isinstance(failure, Exception):
         raise failure
-    status = "unknown" if outcome.status == "unknown" else "error"
-    return ToolResult(name=settled.call.name, status=status, failure=failure)
-
-
+    if outcome.status == "unknown":
+        return ToolResult(name=settled.call.name, status="unknown", failure=failure)
+    return ToolResult(name=settled.call.name, status="error", failure=failure)

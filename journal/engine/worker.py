@@ -49,7 +49,9 @@ class Worker:
         A turn that is due later, or held by somebody else, does not count as work to wait for.
         """
         runtime = await self.journal.runtime()
-        runtime.log.info("worker started", concurrency=self.concurrency, agents=sorted(self.agents or runtime.agents))
+        runtime.log.info(
+            "worker started", concurrency=self.concurrency, agents=sorted(self.agents or runtime.agents)
+        )
         async with anyio.create_task_group() as group:
             for _ in range(self.concurrency):
                 group.start_soon(self._slot, runtime, until_idle)
@@ -119,7 +121,7 @@ class Worker:
     async def _stop_after_grace(self, runtime: "Runtime") -> None:
         await self._stopped.wait()
         deadline = asyncio.get_running_loop().time() + self.grace_seconds
-        while self.busy and asyncio.get_running_loop().time() < deadline:
+        while self.busy and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - seconds at most
             await asyncio.sleep(0.02)
         for attempt in list(runtime.attempts):
             if attempt.acting:
