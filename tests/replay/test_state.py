@@ -5,8 +5,9 @@ import pytest
 
 from journal.core.errors import UnknownRecordType
 from journal.core.records import BlobRef, CallEvidence, CallOutcome, CancelRequested, RunClosed, TurnFinished
+from journal.replay.fold import RunFold, fold
 from journal.replay.history import TurnHistory
-from journal.replay.state import Kept, RunFold, export, fold
+from journal.replay.state import Kept, export
 from tests.replay.hand import Hand, refund
 
 

@@ -1,7 +1,8 @@
 """The timeline: an interrupted call and what carried it on, readable one below the other."""
 
 from journal.core.records import TurnFinished
-from journal.replay.state import Kept, fold
+from journal.replay.fold import fold
+from journal.replay.state import Kept
 from journal.replay.timeline import duration, lines, marked_lines, rows
 from tests.replay.hand import Hand, refund
 

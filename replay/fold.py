@@ -1,0 +1,204 @@
+"""From the records of a run to its state: who tried what, what was interrupted, who carried it on.
+
+Pure: the same records give the same state, however they are paged. `state.py` has the words; `history.py` is the
+matcher's fold of one turn, which keeps to what decides and forgets who did it.
+"""
+
+from collections.abc import Iterable
+
+from journal.core.codec import open_record
+from journal.core.records import (
+    Body,
+    CallEvidence,
+    CallIntent,
+    CallOutcome,
+    CancelRequested,
+    Record,
+    RunClosed,
+    RunCreated,
+    TurnBlocked,
+    TurnFinished,
+    TurnRetried,
+    TurnStarted,
+    TurnSubmitted,
+)
+from journal.replay.state import (
+    AttemptEnding,
+    AttemptState,
+    BlockedState,
+    CallState,
+    OutcomeState,
+    RunState,
+    TryState,
+    TurnState,
+    error_state,
+    kept,
+    maybe_kept,
+)
+
+
+def fold(records: Iterable[Record], upto: int | None = None) -> RunState:
+    """The state that `records` (a run's, in order, from its first) come to; `upto`: the last seq to look at.
+
+    Raises a `LogError` for a record that cannot be read, `ValueError` where there is no record at all.
+    """
+    run = RunFold()
+    for record in records:
+        if upto is not None and record.seq > upto:
+            break
+        run.add(record)
+    return run.state
+
+
+class RunFold:
+    """`fold` for records that come page by page: `add` each, then look at `state`."""
+
+    def __init__(self) -> None:
+        self._state: RunState | None = None
+        self._turns: dict[str, TurnState] = {}
+        self._open: dict[tuple[str, str], CallState] = {}
+        """The call that a key of a turn stands for now: one that was set aside makes room for another."""
+
+    @property
+    def state(self) -> RunState:
+        """What the records so far come to. It goes on changing with `add`."""
+        if self._state is None:
+            raise ValueError("a run has at least one record, and none was given")
+        return self._state
+
+    def add(self, record: Record) -> None:
+        """Take in the next record of the run."""
+        state = self._state = self._state or RunState(record.run)
+        state.head, state.time = record.seq, record.time
+        body = open_record(record)
+        match body:
+            case RunCreated():
+                state.created = record.time
+                state.agent, state.namespace, state.subject = body.agent, body.namespace, body.subject
+                state.metadata, state.versions = body.metadata, body.versions
+                state.min_reader = body.min_reader
+            case RunClosed():
+                state.is_closed = True
+                for turn in state.turns:
+                    self._end_attempt(turn, "closed", record)
+            case TurnSubmitted() if record.turn is not None:
+                turn = TurnState(record.turn, record.seq, record.time, kept(body.input))
+                state.turns.append(turn)
+                self._turns[record.turn] = turn
+            case _ if (found := self._turns.get(record.turn or "")) is not None:
+                self._add_to_turn(found, record, body)
+            case _:
+                pass  # of a turn that was never submitted: no turn to show it in
+
+    def _add_to_turn(self, turn: TurnState, record: Record, body: Body) -> None:
+        match body:
+            case TurnStarted():
+                self._end_attempt(turn, "interrupted" if body.taken_over else "released", record)
+                attempt = AttemptState(
+                    body.attempt,
+                    body.worker,
+                    record.seq,
+                    record.time,
+                    record.epoch,
+                    body.taken_over,
+                    body.version,
+                )
+                attempt.recorded_before = sum(
+                    call.outcome is not None for (of, _), call in self._open.items() if of == turn.id
+                )
+                turn.attempts.append(attempt)
+                turn.status = "running"
+            case CallIntent():
+                self._intend(turn, record, body)
+            case CallOutcome():
+                self._settle(turn, record, body)
+            case CallEvidence():
+                self._call(turn, record).evidence.append(record.seq)
+            case TurnFinished():
+                turn.status = body.status
+                turn.finished_seq, turn.finished_time = record.seq, record.time
+                turn.output, turn.error, turn.cause = (
+                    maybe_kept(body.output),
+                    error_state(body.error),
+                    body.cause,
+                )
+                self._end_attempt(turn, "cancelled" if body.status == "cancelled" else "finished", record)
+            case TurnBlocked():
+                turn.status = "blocked"
+                turn.blocked = BlockedState(
+                    record.seq,
+                    body.reason,
+                    body.detail,
+                    maybe_kept(body.recorded),
+                    maybe_kept(body.asked),
+                    body.version,
+                )
+                # A crash loop is stopped by a holder that never started: the attempt before it died.
+                is_own = bool(turn.attempts) and turn.attempts[-1].epoch == record.epoch
+                self._end_attempt(turn, "blocked" if is_own else "interrupted", record)
+            case TurnRetried():
+                self._retry(turn, record, set(body.superseded))
+            case CancelRequested():
+                if turn.cancel_requested is None:
+                    turn.cancel_requested, turn.cancel_reason = record.seq, body.reason
+            case _:
+                pass
+
+    def _call(self, turn: TurnState, record: Record) -> CallState:
+        key = record.key or ""
+        call = self._open.get((turn.id, key))
+        if call is None:
+            call = self._open[turn.id, key] = CallState(len(self.state.calls) + 1, turn.id, key)
+            self.state.calls.append(call)
+        return call
+
+    def _intend(self, turn: TurnState, record: Record, body: CallIntent) -> None:
+        call = self._call(turn, record)
+        call.kind, call.name, call.policy = body.kind, body.name, body.policy
+        call.input = maybe_kept(body.input)
+        call.tries.append(TryState(record.seq, record.time, body.attempt, body.number))
+
+    def _settle(self, turn: TurnState, record: Record, body: CallOutcome) -> None:
+        call = self._call(turn, record)
+        last = turn.attempts[-1].number if turn.attempts else 0
+        attempt = next((a.number for a in reversed(turn.attempts) if a.epoch == record.epoch), last)
+        call.outcome = OutcomeState(
+            record.seq,
+            record.time,
+            attempt,
+            body.status,
+            maybe_kept(body.value),
+            error_state(body.error),
+            body.lost,
+            body.usage,
+            body.tries,
+            body.evidence,
+            body.probed,
+        )
+        if call.tries and call.tries[-1].attempt == attempt:
+            call.tries[-1].ending = "answered"
+            if call.tries[-1].time < record.time:
+                call.duration_seconds = record.time - call.tries[-1].time
+
+    def _end_attempt(self, turn: TurnState, ending: AttemptEnding, record: Record) -> None:
+        if not turn.attempts or turn.attempts[-1].ending != "open":
+            return
+        attempt = turn.attempts[-1]
+        attempt.ending, attempt.ended_seq, attempt.ended_time = ending, record.seq, record.time
+        for (of, _), call in self._open.items():
+            if of == turn.id and call.outcome is None and call.tries and call.tries[-1].ending == "open":
+                call.tries[-1].ending = "interrupted"
+
+    def _retry(self, turn: TurnState, record: Record, gone: set[int]) -> None:
+        turn.status = "pending"
+        turn.retries.append(record.seq)
+        turn.finished_seq = turn.finished_time = turn.output = turn.error = turn.cause = turn.blocked = None
+        for place, call in list(self._open.items()):
+            if place[0] != turn.id:
+                continue
+            is_gone = (
+                call.outcome.seq in gone if call.outcome else not gone.isdisjoint(t.seq for t in call.tries)
+            )
+            if is_gone:
+                call.superseded_by = record.seq
+                del self._open[place]
