@@ -16,8 +16,10 @@ from benchmarks.targets import TARGETS
 @click.argument("cases", nargs=-1, type=click.Choice(list(CASES)))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
-@click.option("--seconds", default=2.0, show_default=True, help="Length of one measuring window.")
-@click.option("--rounds", default=3, show_default=True, help="Windows on each side; medians are compared.")
+@click.option("--seconds", default=1.0, show_default=True, help="Length of one measuring window.")
+@click.option(
+    "--rounds", default=7, show_default=True, help="Windows of ours, between raw ones; medians are told."
+)
 @click.option(
     "--dir",
     "place",
