@@ -172,10 +172,10 @@ class Taking:
 
     def _take(self, rid: int, wish: Wish) -> Claimed:
         door, execute = self._door, self._door.connection.execute
-        before = door.entry(rid)
+        before = door.entries.read(rid)
         is_takeover = before.token is not None
         token = new_token()
-        after = take(before, token=token, is_takeover=is_takeover, unfinished=door.unfinished(rid))
+        after = take(before, token=token, is_takeover=is_takeover, unfinished=door.entries.unfinished(rid))
         clock = door.clock
         values = (
             after.epoch,
@@ -192,6 +192,7 @@ class Taking:
         )
         execute(SQL["take_entry"], values)
         run, head = execute(SQL["claimed_run"], (rid,)).fetchone()
+        door.forget_run(run)
         oldest = execute(SQL["oldest_unfinished"], (rid,)).fetchone()
         turn, submitted = oldest or (None, 0)
         return Claimed(

@@ -17,14 +17,11 @@ class Publishing:
         """Store the deltas at (head, last sub + 1), if the claim holds."""
         claim, deltas = offer
         door = self._door
-        door.flush()
+        known = door.look(claim.run)
+        if known is None or known.token is None or (known.epoch, known.token) != (claim.epoch, claim.token):
+            return False
+        rid, head = known.rid, known.head
         execute = door.connection.execute
-        row = execute(SQL["look"], (None, None, door.namespace, claim.run)).fetchone()
-        if row is None:
-            return False
-        rid, epoch, token, head = row[0], row[4], row[5], row[8]
-        if token is None or token != claim.token or epoch != claim.epoch:
-            return False
         last = execute(SQL["last_delta"], (rid, head)).fetchone()
         sub = last[0] if last else 0
         door.connection.executemany(

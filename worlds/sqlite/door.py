@@ -1,7 +1,8 @@
 """The door on SQLite: looks, decides, writes; inside a transaction that the writer began.
 
-A batch is decided by what `journal.worlds.door` says, from one look at its run. Its records wait until the group
-is complete, or until a later batch of the group has to see them, and go in by one statement.
+A batch is decided by what `journal.worlds.door` says, from one look at its run. What was seen of a run stays known
+for as long as nobody else has committed to the file, so that a run that is worked on is not looked up for every batch.
+Records wait until the group is complete, and go in by one statement. Next: `entry.py` (turns and the queue entry).
 """
 
 import sqlite3
@@ -9,23 +10,14 @@ from typing import Any
 from zlib import crc32
 
 from journal.core.clock import Clock
-from journal.core.ports import (
-    Answer,
-    Batch,
-    Close,
-    Committed,
-    Finish,
-    Held,
-    Keyed,
-    Progress,
-    QueueChange,
-    Retry,
-    Submit,
-)
-from journal.core.records import NewRecord, TurnFinished, TurnSubmitted
+from journal.core.ports import Answer, Batch, Committed, Held, Progress
+from journal.core.records import NewRecord
 from journal.worlds.door import Sight, decide
-from journal.worlds.queue import Entry, change
+from journal.worlds.sqlite.entry import Entries, Known
 from journal.worlds.sqlite.statements import SQL
+
+KNOWN_RUNS = 10_000
+"""How many runs are kept known; then all are forgotten, which costs each of them one look."""
 
 _LOOK = SQL["look"]
 _ADD_RECORD = SQL["add_record"]
@@ -35,6 +27,8 @@ _NOWHERE = Sight(exists=False)
 class Changes:
     """What a transaction changed, for those who wait for it."""
 
+    __slots__ = ("has_work", "runs")
+
     def __init__(self) -> None:
         self.runs: set[str] = set()
         self.has_work = False
@@ -42,7 +36,7 @@ class Changes:
 
 
 class Door:
-    """Belongs to one writing connection; `begin` at the start of each transaction, `flush` before its commit."""
+    """Belongs to one writing connection. `begin` at the start of each transaction, `flush` before its commit."""
 
     def __init__(self, connection: sqlite3.Connection, *, namespace: str, clock: Clock) -> None:
         self.namespace = namespace
@@ -50,92 +44,115 @@ class Door:
         self.now = 0.0
         self.changes = Changes()
         self._records: list[tuple[Any, ...]] = []
+        self._known: dict[str, Known] = {}
         self.use(connection)
 
     def use(self, connection: sqlite3.Connection) -> None:
         """Write through that connection from now on."""
         self.connection = connection
+        self.entries = Entries(connection)
         self._execute = connection.execute
+        self._known.clear()
 
     def begin(self) -> None:
-        """A transaction begins; whatever another left behind is forgotten."""
+        """A transaction begins."""
         self.now = self.clock.time()
         self.changes = Changes()
-        self._records = []
+        if len(self._known) > KNOWN_RUNS:
+            self._known.clear()
+
+    def forget(self) -> None:
+        """Somebody else has committed, or our own transaction has not: what was known may be wrong."""
+        self._known.clear()
+        self._records.clear()
 
     def flush(self) -> None:
         """Write the records that wait."""
         if self._records:
             self.connection.executemany(_ADD_RECORD, self._records)
-            self._records = []
+            self._records.clear()
+
+    def look(self, run: str) -> Known | None:
+        """The run as it is now, within this transaction; None: there is none."""
+        known = self._known.get(run)
+        if known is None:
+            self.flush()  # an earlier batch of this group may have gone to the same run
+            row = self._execute(_LOOK, (self.namespace, run)).fetchone()
+            if row is None:
+                return None
+            known = self._known[run] = Known(*row)
+        return known
+
+    def forget_run(self, run: str) -> None:
+        """Its row was changed by other means than the door."""
+        self._known.pop(run, None)
+        self.changes.runs.add(run)
 
     def append(self, batch: Batch) -> Answer:
         """The door's answer to `batch`; if that is `Committed`, all of it is written or waits for `flush`."""
-        run = batch.run
-        if run in self.changes.runs:
-            self.flush()  # an earlier batch of this group went to the same run
-        author = batch.author
-        prev = author.prev_batch if isinstance(author, Held) else None
-        row = self._execute(_LOOK, (batch.id, prev, self.namespace, run)).fetchone()
-        if row is None:
+        known = self.look(batch.run)
+        if known is None:
             refusal = decide(batch, _NOWHERE)
             return self._create(batch) if refusal is None else refusal
-        (
-            rid,
-            closed_at,
-            gone_until,
-            is_emptied,
-            epoch,
-            token,
-            last_batch,
-            takeovers,
-            head,
-            landed,
-            has_prev,
-        ) = row
-        if gone_until is not None:
-            return self._append_to_gone(batch, rid, gone_until, bool(is_emptied))
-        key, key_digest = self._find_key(rid, author.key) if isinstance(author, Keyed) else (None, None)
+        if known.gone_until is not None:
+            return self._append_to_gone(batch, known)
+        author = batch.author
+        landed = key = key_digest = None
+        has_prev = True
+        if isinstance(author, Held):
+            landed, has_prev = self._trace(known, batch.id, author.prev_batch)
+        else:
+            # An author from outside is known by its key; its batch id says nothing more.
+            found = self._execute(SQL["find_key"], (known.rid, author.key)).fetchone()
+            if found is not None:
+                key, key_digest = Committed(*found[:3]), found[3]
         sight = Sight(
             exists=True,
-            closed=closed_at is not None,
-            head=head,
-            epoch=epoch,
-            token=token,
-            batch=None if landed is None and last_batch != batch.id else self._landed(rid, landed),
+            closed=known.closed_at is not None,
+            head=known.head,
+            epoch=known.epoch,
+            token=known.token,
+            batch=landed,
             key=key,
             key_digest=key_digest,
-            has_prev=has_prev is not None or prev is None or prev == last_batch,
+            has_prev=has_prev,
         )
         refusal = decide(batch, sight)
+        return self._write(batch, batch.records, known) if refusal is None else refusal
+
+    def _trace(self, known: Known, batch: bytes, prev: bytes | None) -> tuple[Committed | None, bool]:
+        """Where the holder's batch is, if it has landed, and whether the one before it has.
+
+        A batch lands behind its `prev_batch`: with that at the very end of the log, it has not. That is all but always
+        so; the scans are for what others appended meanwhile, and for answers that were lost.
+        """
+        if batch == known.last_batch:
+            return Committed(known.last_head + 1, known.last_head, known.last_time), True
+        if prev is not None and prev == known.batch:
+            return None, True
+        self.flush()
+        behind, has_prev = 0, True
+        if prev is not None and prev == known.last_batch:
+            behind = known.last_head
+        elif prev is not None:
+            found = self._execute(SQL["find_batch"], (known.rid, prev, 0)).fetchone()
+            behind, has_prev = (0, False) if found is None else (found[0], True)
+        last = self._execute(SQL["find_batch"], (known.rid, batch, behind)).fetchone()
+        if last is None:
+            return None, has_prev
+        asked = {"rid": known.rid, "last": last[0], "batch": batch}
+        return Committed(*self._execute(SQL["landed"], asked).fetchone()), True
+
+    def _append_to_gone(self, batch: Batch, known: Known) -> Answer:
+        """The tombstone refuses until its time is over; then the id is free, but for a sweep that is not done yet."""
+        is_free = known.gone_until is not None and known.gone_until <= self.now and known.is_emptied
+        refusal = decide(batch, _NOWHERE if is_free else Sight(exists=False, gone=True))
         if refusal is not None:
             return refusal
-        return self._write(batch, batch.records, rid, head, takeovers)
-
-    # Deciding
-
-    def _append_to_gone(self, batch: Batch, rid: int, until: float, is_emptied: bool) -> Answer:
-        if until > self.now or not is_emptied:
-            return decide(batch, Sight(exists=False, gone=True)) or Committed(0, 0, 0)
-        refusal = decide(batch, _NOWHERE)
-        if refusal is not None:
-            return refusal
-        self._execute(SQL["forget_keys"], (rid,))
-        self._execute(SQL["forget_run"], (rid,))
+        self.forget_run(batch.run)
+        self._execute(SQL["forget_keys"], (known.rid,))
+        self._execute(SQL["forget_run"], (known.rid,))
         return self._create(batch)
-
-    def _find_key(self, rid: int, key: str) -> tuple[Committed | None, bytes | None]:
-        found = self._execute(SQL["find_key"], (rid, key)).fetchone()
-        if found is None:
-            return None, None
-        first, last, time, digest = found
-        return Committed(first, last, time), digest
-
-    def _landed(self, rid: int, first: int | None) -> Committed:
-        if first is not None:
-            return Committed(*self._execute(SQL["landed"], (rid, first)).fetchone())
-        head, time = self._execute(SQL["last_landed"], (rid,)).fetchone()
-        return Committed(head + 1, head, time)
 
     # Writing
 
@@ -145,114 +162,44 @@ class Door:
         values = (self.namespace, batch.run, create.agent, self.now, create.min_reader)
         rid = self._execute(SQL["add_run"], values).lastrowid
         assert rid is not None, "an insert has a rowid"
-        return self._write(batch, (create.record, *batch.records), rid, 0, 0)
+        known = self._known[batch.run] = Known(rid)
+        return self._write(batch, (create.record, *batch.records), known)
 
-    def _write(
-        self, batch: Batch, new: tuple[NewRecord, ...], rid: int, head: int, takeovers: int
-    ) -> Committed:
-        now = self.now
+    def _write(self, batch: Batch, new: tuple[NewRecord, ...], known: Known) -> Committed:
+        now, rid, head, batch_id = self.now, known.rid, known.head, batch.id
         author = batch.author
-        answer = Committed(head + 1, head + len(new), now)
-        self.changes.runs.add(batch.run)
         epoch = author.claim.epoch if isinstance(author, Held) else 0
-        batch_id = batch.id
-        count = len(new)
-        self._records += [
-            (
+        self.changes.runs.add(batch.run)
+        seq = head
+        for record in new:
+            seq += 1
+            values = (
                 rid,
-                head + nth,
+                seq,
                 now,
-                r.type,
-                r.turn,
-                r.key,
+                record.type,
+                record.turn,
+                record.key,
                 epoch,
                 batch_id,
-                nth,
-                count,
-                r.body,
-                r.checksum,
-                r.key_id,
+                record.body,
+                record.checksum,
+                record.key_id,
             )
-            for nth, r in enumerate(new, 1)
-        ]
-        if isinstance(author, Keyed):
-            values = (rid, author.key, author.digest, answer.first, answer.last, now)
-            self._execute(SQL["add_key"], values)
+            self._records.append(values)
+        answer = Committed(head + 1, seq, now)
+        if new:
+            known.head, known.batch = seq, batch_id
+        if not isinstance(author, Held):
+            self._execute(SQL["add_key"], (rid, author.key, author.digest, head + 1, seq, now))
         elif not new:
+            # The run's row stands in for a record that carries the id.
             self._execute(SQL["note_batch"], (batch_id, head, now, rid))
+            known.last_batch, known.last_head, known.last_time = batch_id, head, now
         for blob in batch.blobs:
             self._execute(SQL["add_blob"], (rid, blob.id, crc32(blob.data), blob.data))
         event = batch.queue
         # Progress comes with every outcome, and mostly changes nothing.
-        if event is not None and not (isinstance(event, Progress) and takeovers == 0):
-            self._change_turns(rid, event, new, answer)
-            self._change_entry(rid, event)
+        if event is not None and not (isinstance(event, Progress) and known.takeovers == 0):
+            self.changes.has_work |= self.entries.apply(known, event, new, answer)
         return answer
-
-    def _change_turns(
-        self, rid: int, event: QueueChange, new: tuple[NewRecord, ...], answer: Committed
-    ) -> None:
-        match event:
-            case Submit(turn=turn):
-                seq = _seq_of(TurnSubmitted.TYPE, turn, new, answer)
-                self._execute(SQL["add_turn"], (rid, turn, seq))
-                self._execute(SQL["count_turn"], (rid,))
-            case Finish(turn=turn, status=status):
-                seq = _seq_of(TurnFinished.TYPE, turn, new, answer)
-                self._execute(SQL["finish_turn"], (status, seq, self.now, rid, turn))
-            case Retry(turn=turn):
-                self._execute(SQL["reopen_turn"], (rid, turn))
-
-    def _change_entry(self, rid: int, event: QueueChange) -> None:
-        if isinstance(event, Close):
-            self._execute(SQL["close_run"], (self.now, rid))
-            return
-        before = self.entry(rid)
-        after = change(before, event, now=self.now, unfinished=self.unfinished(rid))
-        assert after is not None, "only a close removes the entry"
-        if after == before:
-            return
-        values = (
-            after.priority,
-            after.due_at,
-            after.epoch,
-            after.token,
-            after.woken,
-            after.takeovers,
-            after.draining,
-            after.min_reader,
-            after.status,
-            rid,
-        )
-        self._execute(SQL["set_entry"], values)
-        if after.token is None and after.due_at is not None:
-            self.changes.has_work = True
-
-    def entry(self, rid: int) -> Entry:
-        """The queue entry of the run."""
-        row = self._execute(SQL["get_entry"], (rid,)).fetchone()
-        agent, priority, due_at, epoch, token, woken, takeovers, draining, min_reader, status = row
-        return Entry(
-            agent=agent,
-            priority=priority,
-            due_at=due_at,
-            epoch=epoch,
-            token=token,
-            woken=bool(woken),
-            takeovers=takeovers,
-            draining=bool(draining),
-            min_reader=min_reader,
-            status=status,
-        )
-
-    def unfinished(self, rid: int) -> int:
-        """How many turns of the run are unfinished."""
-        count: int = self._execute(SQL["count_unfinished"], (rid,)).fetchone()[0]
-        return count
-
-
-def _seq_of(type_: str, turn: str, new: tuple[NewRecord, ...], answer: Committed) -> int:
-    for seq, record in enumerate(new, answer.first):
-        if record.type == type_ and record.turn == turn:
-            return seq
-    return answer.last

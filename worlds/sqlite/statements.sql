@@ -1,29 +1,27 @@
 -- Every statement of the SQLite world, by name. `-- name:` starts one; the comment below it says why it is as it is.
 
 -- name: look
--- All that the door must know of a run, in one go; subqueries rather than joins, since each is one seek.
+-- All that the door must know of a run, in one go: its row, and the last record. A swept run has no records.
 select
-    r.rid,
-    r.closed_at,
-    r.gone_until,
-    r.is_emptied,
-    r.epoch,
-    r.token,
-    r.last_batch,
-    r.takeovers,
-    (select seq from records where rid = r.rid order by seq desc limit 1),
-    (select seq from records where rid = r.rid and batch = ? and nth = 1),
-    (select 1 from records where rid = r.rid and batch = ? and nth = 1)
-from runs r
-where r.namespace = ? and r.run = ?;
+    r.rid, r.closed_at, r.gone_until, r.is_emptied, r.epoch, r.token, r.takeovers, r.last_batch, r.last_head, r.last_time,
+    coalesce(h.seq, 0), h.batch
+from runs r left join records h on h.rid = r.rid
+where r.namespace = ? and r.run = ?
+order by h.seq desc limit 1;
+
+-- name: find_batch
+-- Backwards, since what is asked for again is nearly always at the end. Not indexed: one more index entry a batch
+-- costs every append, and this is asked only where the last record is not of the batch before.
+select seq from records where rid = ? and batch = ? and seq > ? order by seq desc limit 1;
 
 -- name: landed
--- Where a batch that is in the log lies.
-select seq, seq + of - 1, time from records where rid = ? and seq = ?;
-
--- name: last_landed
--- Where the holder's last batch without records was put.
-select last_head, last_time from runs where rid = ?;
+-- First, last and time of a batch, by its last record: its records are neighbours.
+select
+    coalesce((
+        select seq from records where rid = :rid and seq < :last and batch <> :batch order by seq desc limit 1
+    ), 0) + 1,
+    :last,
+    (select time from records where rid = :rid and seq = :last);
 
 -- name: find_key
 select first, last, time, digest from keys where rid = ? and key = ?;
@@ -39,8 +37,8 @@ delete from runs where rid = ? and gone_until is not null;
 delete from keys where rid = ?;
 
 -- name: add_record
-insert into records (rid, seq, time, type, turn, key, epoch, batch, nth, of, body, checksum, key_id)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into records (rid, seq, time, type, turn, key, epoch, batch, body, checksum, key_id)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_key
 insert into keys (rid, key, digest, first, last, time) values (?, ?, ?, ?, ?, ?);
@@ -247,7 +245,7 @@ select rid from runs indexed by runs_gone
 where namespace = ? and gone_until is not null and is_emptied = 0 limit ?;
 
 -- name: drop_records
-delete from records where rid = :rid and seq in (select seq from records where rid = :rid order by seq limit :limit);
+delete from records where rowid in (select rowid from records where rid = :rid order by seq limit :limit);
 
 -- name: drop_blobs
 delete from blobs where rowid in (select rowid from blobs where rid = :rid limit :limit);

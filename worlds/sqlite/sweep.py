@@ -62,7 +62,7 @@ class Sweep:
         buried = execute(SQL["bury"], (until, log.digest(), rid)).rowcount
         row = execute(SQL["name_of"], (rid,)).fetchone()
         if row is not None:
-            self._door.changes.runs.add(row[0])
+            self._door.forget_run(row[0])
         return bool(buried)
 
     def _unemptied(self, _: None) -> list[int]:

@@ -124,6 +124,7 @@ class Transactor:
             if self._version is not None:
                 self.foreign_commits += 1
             self._version = version
+            self.door.forget()
 
     def close(self) -> None:
         """Let the connection and the turnstile go."""
@@ -154,10 +155,7 @@ class Transactor:
         self._begin(until)
         is_committing = False
         try:
-            version = execute("pragma data_version").fetchone()[0]
-            if version != self._version:
-                self.foreign_commits += self._version is not None
-                self._version = version
+            self.look_around()  # under the lock: nobody can commit between this and our own commit
             door.begin()
             answers = [member.apply(member.argument) for member in members]
             door.flush()
@@ -182,6 +180,7 @@ class Transactor:
                 return
 
     def _roll_back(self, error: BaseException, is_committing: bool) -> None:
+        self.door.forget()
         connection = self.door.connection
         try:
             if connection.in_transaction:  # a full disk has rolled back already

@@ -45,8 +45,8 @@ create index runs_by_holder on runs (holder, holder_file) where token is not nul
 create index runs_closed on runs (namespace, closed_at) where closed_at is not null and gone_until is null;
 create index runs_gone on runs (namespace, gone_until) where gone_until is not null;
 
--- The log. `nth` and `of` are the record's place in its batch, so that one index entry a batch suffices
--- to find it again, and to tell its first and last seq.
+-- The log. Rows go in at the end, whatever run they are of, so that a group of many runs fills few pages; the index
+-- gives each run its order. Clustered by run instead, every run of a group would rewrite a page of its own.
 create table records (
     rid integer not null,
     seq integer not null,
@@ -56,15 +56,12 @@ create table records (
     key text,
     epoch integer not null,
     batch blob not null,
-    nth integer not null,
-    of integer not null,
     body blob not null,
     checksum integer not null,
-    key_id text,
-    primary key (rid, seq)
-) without rowid;
+    key_id text
+);
 
-create unique index records_by_batch on records (rid, batch) where nth = 1;
+create unique index records_by_seq on records (rid, seq);
 
 create trigger records_never_change before update on records
 begin
