@@ -1,0 +1,156 @@
+"""The process under test: a worker whose world kills it, or loses an answer, at one named point.
+
+    python -m tests.crash.app work     # a worker until nothing is due
+    python -m tests.crash.app submit N # submit N turns of `orders` and leave
+
+Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
+appended in one write, so that it is counted outside of this process), ``CRASH_AT`` (``step:call:how``).
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from journal import Journal, Turn, tool
+from journal.core.ports import Answer, Batch, Finish, Unknown
+from journal.core.records import CallIntent, CallOutcome
+from journal.worlds import open_world
+
+WORLD = os.environ["CRASH_WORLD"]
+EFFECTS = os.environ["CRASH_EFFECTS"]
+STEP, CALL, HOW = (os.environ.get("CRASH_AT") or "none::").split(":")
+
+
+def effect(name: str) -> None:
+    fd = os.open(EFFECTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, f"{name}\n".encode())
+    os.close(fd)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def point(step: str, call: str) -> None:
+    """Die here, if this is the point."""
+    if HOW == "kill" and (step, call) == (STEP, CALL):
+        die()
+
+
+class Faulty:
+    """A world that forwards everything, except at the point."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._spent = False
+        self._die_next = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def append(self, batch: Batch) -> Awaitable[Answer]:
+        if self._die_next:
+            die()
+        return asyncio.ensure_future(self._append(batch))
+
+    async def _append(self, batch: Batch) -> Answer:
+        before, after = self._points(batch)
+        if STEP in before and not self._spent:
+            self._spent = True
+            if HOW == "kill":
+                die()
+            return Unknown("lost on the way there")
+        answer: Answer = await self._inner.append(batch)
+        if STEP in after and not self._spent:
+            self._spent = True
+            if HOW == "kill":
+                die()
+            return Unknown("lost on the way back")
+        if STEP == "outcome_acknowledged" and "outcome_durable" in after and HOW == "kill":
+            self._die_next = True
+        return answer
+
+    def _points(self, batch: Batch) -> tuple[set[str], set[str]]:
+        before: set[str] = set()
+        after: set[str] = set()
+        for record in batch.records:
+            if (record.key or "").partition("#")[0] == CALL:
+                if record.type == CallIntent.TYPE:
+                    before.add("before_intent")
+                    after.add("intent_durable")
+                if record.type == CallOutcome.TYPE:
+                    after.add("outcome_durable")
+        if isinstance(batch.queue, Finish):
+            before.add("turn_finishing")
+            after.add("queue_settled")
+        return before, after
+
+
+@asynccontextmanager
+async def faulty_world() -> AsyncIterator[Any]:
+    async with open_world(WORLD) as world:
+        yield Faulty(world)
+
+
+journal = Journal(faulty_world, lease_seconds=float(os.environ.get("CRASH_LEASE", "30")))
+
+
+@tool(replay="safe")
+async def look(order: str) -> dict[str, Any]:
+    point("act_started", "look")
+    effect(f"look {order}")
+    point("act_done", "look")
+    return {"order": order, "amount": 5}
+
+
+@tool(replay="never")
+async def refund(order: str, amount: int) -> str:
+    point("act_started", "refund")
+    effect(f"refund {order}")
+    point("act_done", "refund")
+    return f"refunded {amount}"
+
+
+async def ask(prompt: str) -> str:
+    point("act_started", "ask")
+    effect(f"ask {prompt}")
+    point("act_done", "ask")
+    return f"about {prompt}"
+
+
+async def note(order: str, text: str) -> None:
+    effect(f"note {order}")
+
+
+@journal.agent
+async def orders(turn: Turn, order: str) -> list[str]:
+    said = await turn.model(ask, order)
+    found = (await turn.tool(look, order)).value
+    result = await turn.tool(refund, order, found["amount"])
+    told = "unknown" if result.status == "unknown" else result.value
+    await turn.step(note, order, told)
+    return [said, told]
+
+
+async def work() -> None:
+    async with journal:
+        await journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).run(until_idle=True)
+
+
+async def submit(count: int) -> None:
+    async with journal:
+        for first in range(0, count, 200):
+            some = range(first, min(first + 200, count))
+            await asyncio.gather(*(orders.submit(f"o{n}", run_id=f"r{n}") for n in some))
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["work"]:
+            asyncio.run(work())
+        case ["submit", count]:
+            asyncio.run(submit(int(count)))

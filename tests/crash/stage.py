@@ -1,0 +1,84 @@
+"""Running the process under test, and reading what it did from outside."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from journal import Journal
+from journal.core.codec import open_record
+from journal.core.records import CallOutcome, Record, TurnFinished
+from journal.worlds import open_world
+
+ROOT = Path(__file__).parents[2]
+
+
+class Stage:
+    """One store, one file of effects, and processes that come and go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:{folder / 'journal.db'}"
+        self.effects_file = folder / "effects"
+        self.effects_file.touch()
+
+    def start(
+        self, *args: str, at: str = "", slots: int = 1, lease: float = 30.0
+    ) -> "subprocess.Popen[bytes]":
+        """Start a process; the caller waits for it."""
+        env = {
+            **os.environ,
+            "CRASH_WORLD": self.url,
+            "CRASH_EFFECTS": str(self.effects_file),
+            "CRASH_AT": at,
+            "CRASH_SLOTS": str(slots),
+            "CRASH_LEASE": str(lease),
+            "PYTHONPATH": str(ROOT),
+        }
+        return subprocess.Popen([sys.executable, "-m", "tests.crash.app", *args], env=env, cwd=ROOT)
+
+    def run(self, *args: str, at: str = "", slots: int = 1) -> int:
+        """Start a process and wait for its end; its exit code (-9: killed)."""
+        process = self.start(*args, at=at, slots=slots)
+        try:
+            return process.wait(120)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+
+    def effects(self) -> Counter[str]:
+        """How often each effect took place, counted outside of the processes."""
+        return Counter(self.effects_file.read_text().split("\n")[:-1])
+
+    async def log(self, run: str) -> list[Record]:
+        """The whole log of a run; seqs are checked to be dense."""
+        records: list[Record] = []
+        async with open_world(self.url) as world:
+            while page := await world.read(run, after=len(records)):
+                records += page
+        assert [r.seq for r in records] == list(range(1, len(records) + 1))
+        return records
+
+    async def outcomes(self, run: str) -> dict[str, str]:
+        """Status of each call's outcome, by key; a second outcome of one call is an error."""
+        found: dict[str, str] = {}
+        for record in await self.log(run):
+            body = open_record(record)
+            if isinstance(body, CallOutcome):
+                assert record.key is not None
+                assert record.key not in found, "two outcomes of one call"
+                found[record.key] = body.status
+        return found
+
+    async def finished(self, run: str) -> TurnFinished:
+        """How the run's only turn ended; a second end is an error."""
+        ends = [b for r in await self.log(run) if isinstance(b := open_record(r), TurnFinished)]
+        assert len(ends) == 1
+        return ends[0]
+
+    async def status(self, run: str) -> str:
+        """The run's status in listings."""
+        async with Journal(self.url) as journal:
+            return (await journal.get(run)).status

@@ -1,0 +1,107 @@
+"""Killed at random moments, by one worker and by many: nothing is lost, nothing is doubled."""
+
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from journal import Journal
+from journal.core.ports import RunQuery
+from tests.crash.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+async def all_done(stage: Stage, turns: int) -> None:
+    """Every run succeeded; each `never` effect happened once, or is told as unknown and happened at most once."""
+    statuses: dict[str, str] = {}
+    async with Journal(stage.url) as journal:
+        before = None
+        while page := await journal.runs(RunQuery(before=before, limit=500)):
+            statuses.update((r.run, r.status) for r in page)
+            before = page[-1].position
+    assert statuses == {f"r{n}": "succeeded" for n in range(turns)}
+    effects = stage.effects()
+    for n in range(turns):
+        outcomes = await stage.outcomes(f"r{n}")
+        assert set(outcomes) == {"ask#1", "look#1", "refund#1", "note#1"}
+        assert outcomes["refund#1"] in ("ok", "unknown")
+        assert effects[f"refund o{n}"] == 1 or (
+            outcomes["refund#1"] == "unknown" and effects[f"refund o{n}"] == 0
+        )
+        for safe in ("ask", "look", "note"):
+            assert outcomes[f"{safe}#1"] == "ok"
+            assert effects[f"{safe} o{n}"] >= 1
+        await stage.finished(f"r{n}")
+
+
+def kill_at_random(stage: Stage, kills: int, rng: random.Random) -> None:
+    """Start workers and kill each after a random time, `kills` times; then let one finish."""
+    for _ in range(kills):
+        process = stage.start("work", slots=3)
+        try:
+            process.wait(rng.uniform(0.15, 0.75))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert stage.run("work", slots=3) == 0
+
+
+async def test_one_worker_killed_at_random(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    assert stage.run("submit", "300") == 0
+    kill_at_random(stage, 20, random.Random(1))
+    await all_done(stage, 300)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_one_worker_killed_two_hundred_times(tmp_path: Path) -> None:
+    """FAULTS 9."""
+    stage = Stage(tmp_path)
+    assert stage.run("submit", "4000") == 0
+    kill_at_random(stage, 200, random.Random(2))
+    await all_done(stage, 4000)
+
+
+def crowd(
+    stage: Stage, processes: int, seconds_between_kills: float, rng: random.Random, limit: float
+) -> int:
+    """Keep `processes` workers at it, killing one at random now and then, until all ended by themselves."""
+    running = [stage.start("work", slots=2) for _ in range(processes)]
+    kills, deadline = 0, time.monotonic() + limit
+    while running:
+        assert time.monotonic() < deadline, f"{len(running)} workers are still busy"
+        time.sleep(seconds_between_kills)
+        ended = [p for p in running if p.poll() is not None]
+        for process in ended:
+            assert process.returncode == 0
+            running.remove(process)
+        if running and not ended:
+            victim = rng.choice(running)
+            victim.send_signal(signal.SIGKILL)
+            victim.wait()
+            running.remove(victim)
+            running.append(stage.start("work", slots=2))
+            kills += 1
+    return kills
+
+
+async def test_a_crowd_on_one_file(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    assert stage.run("submit", "400") == 0
+    crowd(stage, 6, 0.4, random.Random(3), 120)
+    await all_done(stage, 400)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_sixteen_processes_work_through_five_thousand_turns(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    assert stage.run("submit", "5000") == 0
+    kills = crowd(stage, 16, 0.7, random.Random(4), 1500)
+    assert kills > 10
+    await all_done(stage, 5000)
