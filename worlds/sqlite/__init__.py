@@ -5,6 +5,7 @@ group commit. Leases are on the boot clock, and a holder that has died is taken 
 Next: `world.py` (the parts put together), `door.py` (how a batch gets in), `migrations/` (the tables).
 """
 
+import errno
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from journal.core.clock import Clock, SystemClock
-from journal.core.errors import WorldBusy, WorldReadOnly, WorldUnavailable, WorldUnknown
+from journal.core.errors import WorldBusy, WorldError, WorldReadOnly, WorldUnavailable, WorldUnknown
 from journal.worlds.opening import resolve_url
 from journal.worlds.sqlite.connection import StoreFile, connect, world_error
 from journal.worlds.sqlite.door import Door
@@ -25,6 +26,7 @@ from journal.worlds.sqlite.world import SqliteWorld
 __all__ = ["SqliteWorld", "open_sqlite"]
 
 BUSY_SECONDS = 10.0
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @asynccontextmanager
@@ -77,10 +79,9 @@ def _open(
         return _open_file(path, url, namespace, clock, busy_seconds)
     except sqlite3.Error as error:
         raise world_error(error, url) from error
-    except PermissionError as error:
-        raise WorldReadOnly(f"{error.strerror}: {error.filename}", world=url) from error
     except OSError as error:
-        raise WorldUnavailable(f"it cannot be opened: {error}", world=url) from error
+        kind: type[WorldError] = WorldReadOnly if error.errno in _NOT_WRITABLE else WorldUnavailable
+        raise kind(f"it cannot be opened: {error.strerror}: {error.filename}", world=url) from error
 
 
 def _open_file(

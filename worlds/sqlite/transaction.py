@@ -23,7 +23,7 @@ POLL_SECONDS = 0.002
 class Member:
     """One of those who share a transaction."""
 
-    __slots__ = ("apply", "argument", "future", "is_batch", "rows", "size")
+    __slots__ = ("apply", "argument", "future", "is_batch", "is_lazy", "rows", "size")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Member:
         rows: int,
         size: int,
         is_batch: bool,
+        is_lazy: bool,
     ) -> None:
         self.apply = apply
         self.argument = argument
@@ -40,6 +41,8 @@ class Member:
         self.rows = rows
         self.size = size
         self.is_batch = is_batch
+        self.is_lazy = is_lazy
+        """Whether it may be lost in a crash, as deltas may: a group of nothing else does not wait for the disk."""
 
 
 class Unsure:
@@ -78,6 +81,7 @@ class Transactor:
         self._turnstile = turnstile
         self._busy_seconds = busy_seconds
         self._version: int | None = None
+        self._is_lazy = False
         self._is_broken = False
 
     def try_commit(self, member: Member) -> Landing | None:
@@ -152,6 +156,7 @@ class Transactor:
         door = self.door
         execute = door.connection.execute
         self._file.check(door.connection)
+        self._set_lazy(all(member.is_lazy for member in members))
         self._begin(until)
         is_committing = False
         try:
@@ -166,6 +171,11 @@ class Transactor:
             raise
         landing.answers += answers
         landing.changes.append(door.changes)
+
+    def _set_lazy(self, is_lazy: bool) -> None:
+        if is_lazy != self._is_lazy:
+            self.door.connection.execute(f"pragma synchronous = {'normal' if is_lazy else 'full'}")
+            self._is_lazy = is_lazy
 
     def _begin(self, until: float) -> None:
         """`begin immediate`; others than us may have the lock: a shell, a backup."""
@@ -224,7 +234,7 @@ class Transactor:
         self.door.use(connection)
         self._file.forget_log()
         self._version = None
-        self._is_broken = False
+        self._is_lazy = self._is_broken = False
 
 
 def _is_content(error: sqlite3.Error) -> bool:

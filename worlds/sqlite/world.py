@@ -6,6 +6,7 @@ Writes go through `writer.py` in groups; reads are short statements on connectio
 
 import asyncio
 import json
+import os
 import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -99,7 +100,9 @@ class SqliteWorld:
         self._writer = writer
         self._holder = holder
         self._work_seen = 0
-        self._finalizer = weakref.finalize(self, _let_go, writer, holder, self._reads, self._spare)
+        self._finalizer = weakref.finalize(
+            self, _let_go, os.getpid(), writer, holder, self._reads, self._spare
+        )
 
     # Log
 
@@ -209,7 +212,7 @@ class SqliteWorld:
         """See `Stream.publish`."""
         size = sum(len(delta.data) for delta in deltas)
         is_held: bool = await self._writer.submit(
-            self._publishing.publish, (claim, deltas), rows=len(deltas) + 1, size=size
+            self._publishing.publish, (claim, deltas), rows=len(deltas) + 1, size=size, is_lazy=True
         )
         return is_held
 
@@ -294,9 +297,11 @@ def _dead_finder(connection: sqlite3.Connection, search: Search) -> Callable[[],
 
 
 def _let_go(
-    writer: Writer, holder: Holder, reads: sqlite3.Connection, spare: list[sqlite3.Connection]
+    pid: int, writer: Writer, holder: Holder, reads: sqlite3.Connection, spare: list[sqlite3.Connection]
 ) -> None:
     """Close what `aclose` has not: also the end of a world whose event loop was closed before it."""
+    if os.getpid() != pid:
+        return  # a forked child: the connections are its parent's, and must not even be closed here
     writer.stop()
     holder.close()
     reads.close()

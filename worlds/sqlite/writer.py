@@ -75,7 +75,14 @@ class Writer:
         return self._job is not None
 
     def submit(
-        self, apply: Callable[[Any], Any], argument: object, *, rows: int, size: int, is_batch: bool = False
+        self,
+        apply: Callable[[Any], Any],
+        argument: object,
+        *,
+        rows: int,
+        size: int,
+        is_batch: bool = False,
+        is_lazy: bool = False,
     ) -> asyncio.Future[Any]:
         """Run `apply(argument)` in the next transaction; the future has its result once that is durable."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -84,7 +91,7 @@ class Writer:
                 WorldUnavailable("it was closed here: open it again", world=self._transactor.url)
             )
             return future
-        self._pending.append(Member(apply, argument, future, rows, size, is_batch))
+        self._pending.append(Member(apply, argument, future, rows, size, is_batch, is_lazy))
         if not self._is_scheduled and self._job is None:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
