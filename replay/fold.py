@@ -68,9 +68,9 @@ class RunFold:
 
     def add(self, record: Record) -> None:
         """Take in the next record of the run."""
+        body = open_record(record)  # first: a record that cannot be read must leave the state as it was
         state = self._state = self._state or RunState(record.run)
         state.head, state.time = record.seq, record.time
-        body = open_record(record)
         match body:
             case RunCreated():
                 state.created = record.time
@@ -122,7 +122,7 @@ class RunFold:
                     error_state(body.error),
                     body.cause,
                 )
-                self._end_attempt(turn, "cancelled" if body.status == "cancelled" else "finished", record)
+                self._end_attempt(turn, "finished" if body.status == "succeeded" else body.status, record)
             case TurnBlocked():
                 turn.status = "blocked"
                 turn.blocked = BlockedState(

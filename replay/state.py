@@ -11,14 +11,16 @@ import msgspec
 
 from journal.core.records import BlobRef, CallKind, ErrorInfo, OutcomeStatus, Policy, Value
 
-AttemptEnding = Literal["open", "finished", "interrupted", "released", "blocked", "cancelled", "closed"]
+AttemptEnding = Literal[
+    "open", "finished", "failed", "interrupted", "released", "blocked", "cancelled", "closed"
+]
 """`interrupted`: its holder died, or fell silent until its lease ran out."""
 TryEnding = Literal["open", "answered", "interrupted"]
 TurnPhase = Literal["pending", "running", "blocked", "succeeded", "failed", "cancelled"]
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A recorded value: its size, and itself unless it lies in a blob."""
+class Kept(msgspec.Struct, omit_defaults=True):
+    """A recorded value: its size, and itself unless it lies in a blob; a reader may fill that in, or leave it out."""
 
     size: int
     """Bytes of canonical JSON."""

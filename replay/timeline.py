@@ -28,6 +28,7 @@ _SIGNS: dict[Mark, str] = {
 _ENDINGS: dict[str, tuple[Mark, str]] = {
     "open": ("plain", "not ended"),
     "finished": ("good", "finished"),
+    "failed": ("bad", "failed"),
     "interrupted": ("interrupted", "interrupted: worker lost"),
     "released": ("plain", "released unfinished"),
     "blocked": ("bad", "blocked"),
@@ -115,8 +116,6 @@ def _run(state: RunState) -> Row:
 
 def _attempt(turn: TurnState, attempt: AttemptState) -> Row:
     mark, ending = _ENDINGS[attempt.ending]
-    if attempt.ending == "finished" and turn.attempts[-1] is attempt and turn.status == "failed":
-        mark, ending = "bad", "finished: the turn failed"
     cells = [f"attempt {attempt.number}", attempt.worker]
     place = turn.attempts.index(attempt)
     if attempt.is_takeover and place:

@@ -1,0 +1,87 @@
+"""Exit codes, and which error gives which. Pure.
+
+0 ok · 1 the run failed · 2 usage · 3 blocked · 4 not found · 5 parked · 6 the store is unavailable, damaged or needs
+another version · 7 cancelled · 70 a bug of ours · 130 interrupted
+"""
+
+from typing import Any
+
+import click
+
+from journal.core.errors import (
+    JournalError,
+    LogError,
+    RunGone,
+    RunNotFound,
+    TurnBlocked,
+    TurnCancelled,
+    TurnFailed,
+    TurnNotFound,
+    UsageError,
+    WorldError,
+)
+from journal.core.ports import RunStatus
+
+OK, FAILED, USAGE, BLOCKED, NOT_FOUND, PARKED, WORLD, CANCELLED = range(8)
+BUG, INTERRUPTED = 70, 130
+
+_BY_STATUS: dict[str, int] = {
+    "failed": FAILED,
+    "blocked": BLOCKED,
+    "parked": PARKED,
+    "cancelled": CANCELLED,
+}
+_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
+    (RunNotFound, NOT_FOUND),
+    (TurnNotFound, NOT_FOUND),
+    (RunGone, NOT_FOUND),
+    (UsageError, USAGE),
+    (TurnFailed, FAILED),
+    (TurnBlocked, BLOCKED),
+    (TurnCancelled, CANCELLED),
+    (WorldError, WORLD),
+    (LogError, WORLD),
+    (click.UsageError, USAGE),
+    (click.ClickException, USAGE),
+    (click.Abort, INTERRUPTED),
+    (KeyboardInterrupt, INTERRUPTED),
+)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code for `error`."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), BUG)
+
+
+def code_of_status(status: RunStatus) -> int:
+    """The exit code for a run that stands there; 0 also while it is pending or running."""
+    return _BY_STATUS.get(status, OK)
+
+
+def message_of(error: BaseException) -> str:
+    """One line that says what to do."""
+    match error:
+        case click.UsageError():
+            hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+            text = error.format_message() + hint
+        case click.ClickException():
+            text = error.format_message()
+        case JournalError():
+            text = str(error)
+        case _:
+            text = f"{type(error).__qualname__}: {error}: this is a bug; --debug shows where"
+    return " ".join(text.split())
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """What `--json` says of `error`."""
+    return {
+        "error": {"type": type(error).__name__, "message": message_of(error), "exit_code": code_of(error)}
+    }
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The one error in a group of one: task groups wrap what a verb should see plain."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,141 @@
+"""`journal log RUN`."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from journal.cli.opening import run
+from journal.cli.output import emit, moment, say
+from journal.cli.reading import records
+from journal.cli.settings import Settings, common_options, settings_of
+from journal.core import values
+from journal.core.codec import open_record
+from journal.core.errors import LogError
+from journal.core.ports import START, Delta, Item, offset_of, parse_offset
+from journal.core.records import BlobRef, Record
+from journal.engine.journal import Journal
+from journal.replay.timeline import Mark, printable
+
+_LONGEST = 400
+_VALUES = frozenset({"input", "value", "output", "args", "data", "recorded", "asked"})
+"""Fields that hold what users and models said; the rest are facts about it."""
+_LEFT_OUT = frozenset({"v", "nonce"})
+"""The format's number, and what the idempotency keys of the run are made of."""
+_MARKS: dict[str, Mark] = {"turn.blocked": "bad", "turn.retried": "carried", "call.evidence": "interrupted"}
+
+
+def _read_offset(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    """An offset, or the seq of a record: where the reader stands, spelled out."""
+    if text.isdecimal() and len(text) <= 16:
+        return f"{int(text):016d}_{0:016d}"
+    try:
+        parse_offset(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    return START if text == "-1" else text
+
+
+@click.command
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on with what comes, pieces of output too, until Ctrl-C."
+)
+@click.option(
+    "--after",
+    callback=_read_offset,
+    default=START,
+    metavar="OFFSET",
+    help="Begin behind that offset, or that seq.",
+)
+@click.option(
+    "--values", "with_values", is_flag=True, help="Show inputs and outputs too, not only their sizes."
+)
+@common_options
+@settings_of
+def command(settings: Settings, run_id: str, follow: bool, after: str, with_values: bool) -> None:
+    """Print a run's records, and follow them as they come.
+
+    With --json one object a line; its `offset` is what --after takes.
+    """
+
+    async def print_all(journal: Journal) -> None:
+        await journal.get(run_id)  # a follower would wait for a run that does not exist
+        stream = (
+            (await journal.runtime()).world.follow(run_id, offset=after)
+            if follow
+            else records(journal, run_id, after=parse_offset(after)[0])
+        )
+        async for item in stream:
+            seen = _described(item, with_values)
+            if settings.as_json:
+                emit(seen)
+            else:
+                say(_line(seen), _MARKS.get(seen["type"], "quiet" if isinstance(item, Delta) else "plain"))
+
+    run(settings, print_all)
+
+
+def _described(item: Item, with_values: bool) -> dict[str, Any]:
+    if isinstance(item, Delta):
+        return {
+            "offset": offset_of(item),
+            "type": "delta",
+            "seq": item.seq,
+            "time": item.time,
+            "call": item.call,
+            "try": item.number,
+            "data": values.decode(item.data) if with_values else {"size": len(item.data)},
+        }
+    return {
+        "offset": offset_of(item),
+        "type": item.type,
+        "seq": item.seq,
+        "time": item.time,
+        "turn": item.turn,
+        "call": item.key,
+        "epoch": item.epoch,
+        "size": item.size,
+        "body": _body(item, with_values),
+    }
+
+
+def _body(record: Record, with_values: bool) -> dict[str, Any]:
+    try:
+        body = open_record(record)
+    except LogError as error:
+        return {"unreadable": str(error)}
+    return _fields(body, with_values)
+
+
+def _fields(body: Any, with_values: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(body):
+        value = getattr(body, field.name)
+        if value in (None, {}, ()) or field.name in _LEFT_OUT or field.default == value:
+            continue
+        found[field.name] = _field(field.name, value, with_values)
+    return found
+
+
+def _field(name: str, value: Any, with_values: bool) -> Any:
+    if name in _VALUES and isinstance(value, bytes):
+        return msgspec.Raw(value) if with_values else {"size": len(value)}
+    if isinstance(value, BlobRef):
+        return {"blob": value.blob, "size": value.size}
+    if name == "lost" and not with_values:
+        return {"size": len(value)}
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, msgspec.Struct):
+        return _fields(value, with_values)
+    return value
+
+
+def _line(seen: dict[str, Any]) -> str:
+    where = " ".join(part for part in (seen.get("turn"), seen["call"]) if part)
+    said = seen["data"] if seen["type"] == "delta" else seen["body"]
+    text = msgspec.json.encode(said).decode()
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
+    return printable(f"{seen['seq']:>6}  {moment(seen['time'])}  {seen['type']:<16}  {where}  {text}")

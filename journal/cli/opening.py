@@ -1,0 +1,124 @@
+"""From the options to a journal: the application's, or a bare one on a store."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from types import ModuleType
+from typing import TypeVar
+
+from journal.cli.logs import configure_logs
+from journal.cli.settings import Settings
+from journal.core.errors import UsageError
+from journal.core.ids import check_id
+from journal.engine.journal import Journal
+
+T = TypeVar("T")
+VARIABLE = "JOURNAL_APP"
+
+
+class AppNotFound(UsageError):
+    """What ``--app`` names is not there, or is no journal."""
+
+
+def open_journal(settings: Settings) -> Journal:
+    """The journal that the options name; nothing is opened yet. Raises `AppNotFound`."""
+    app = app_of(settings)
+    if app is None:
+        return Journal(settings.world, namespace=settings.namespace or "default")
+    journal = load_app(app)
+    if settings.world is not None:
+        journal.url = settings.world
+    if settings.namespace is not None:
+        journal.namespace = check_id(settings.namespace, "namespace")
+    return journal
+
+
+def app_of(settings: Settings) -> str | None:
+    """Which application was named, if one was."""
+    return settings.app or os.environ.get(VARIABLE) or None
+
+
+def needed_journal(settings: Settings) -> Journal:
+    """Like `open_journal`, for verbs that are nothing without agents."""
+    if app_of(settings) is None:
+        raise AppNotFound(
+            "no application: name the module and the journal in it, as in `journal worker app:journal`, "
+            f"or set ${VARIABLE}"
+        )
+    journal = open_journal(settings)
+    if not journal.agents:
+        raise AppNotFound(
+            f"{app_of(settings)!r} has no agents: register a handler with @journal.agent, "
+            "and name a module that imports it"
+        )
+    return journal
+
+
+def load_app(spec: str) -> Journal:
+    """Import ``module:attribute``; ``module`` alone stands for the one journal in it."""
+    name, _, attribute = spec.partition(":")
+    if not name or name.endswith(".py") or "/" in name:
+        raise AppNotFound(f"{spec!r} is no application: write module:attribute, as in app:journal")
+    module = _import(name)
+    if not attribute:
+        return _only_journal(module)
+    found: object = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise AppNotFound(f"module {name!r} has no {attribute!r}: {_offer(module)}")
+        found = getattr(found, part)
+    if isinstance(found, ModuleType):
+        return _only_journal(found)
+    if not isinstance(found, Journal):
+        raise AppNotFound(f"{spec!r} is a {type(found).__name__}, not a Journal: {_offer(module)}")
+    return found
+
+
+def run(settings: Settings, main: Callable[[Journal], Awaitable[T]]) -> T:
+    """Open the journal, run `main` on it, close it."""
+    configure_logs("debug" if settings.debug else "warning")
+    journal = open_journal(settings)
+
+    async def opened() -> T:
+        async with journal:
+            return await main(journal)
+
+    return asyncio.run(opened())
+
+
+def _import(name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise AppNotFound(
+                f"there is no module {error.name!r}: run this where it can be imported, or set PYTHONPATH"
+            ) from error
+        raise AppNotFound(
+            f"module {name!r} needs {error.name!r}, which is not installed; --debug shows where"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise AppNotFound(
+            f"importing {name!r} raised {type(error).__name__}: {error}; --debug shows where"
+        ) from error
+
+
+def _journals(module: ModuleType) -> dict[str, Journal]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, Journal)}
+
+
+def _only_journal(module: ModuleType) -> Journal:
+    found = _journals(module)
+    if len({id(journal) for journal in found.values()}) != 1:
+        raise AppNotFound(f"module {module.__name__!r} does not hold exactly one journal: {_offer(module)}")
+    return next(iter(found.values()))
+
+
+def _offer(module: ModuleType) -> str:
+    names = [f"{module.__name__}:{name}" for name in _journals(module)]
+    return f"choose {' or '.join(names)}" if names else f"there is no Journal in {module.__name__!r}"

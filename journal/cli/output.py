@@ -1,0 +1,70 @@
+"""What verbs print: results on stdout (text, or JSON with ``--json``), remarks and progress on stderr."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+
+from journal.replay.timeline import Mark, printable
+
+_COLOURS: dict[Mark, dict[str, Any]] = {
+    "plain": {},
+    "good": {"fg": "green"},
+    "bad": {"fg": "red"},
+    "interrupted": {"fg": "yellow"},
+    "carried": {"fg": "cyan"},
+    "quiet": {"dim": True},
+}
+
+
+def say(text: str, mark: Mark = "plain") -> None:
+    """A line of the result."""
+    style = _COLOURS[mark]
+    text = _fitting(text)
+    click.echo(click.style(text, **style) if style else text)
+
+
+def emit(value: Any) -> None:
+    """A result as one line of JSON."""
+    click.echo(msgspec.json.encode(value, order="deterministic").decode())
+
+
+def remark(text: str) -> None:
+    """A line for people that is not part of the result."""
+    click.echo(text, err=True)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], marks: Sequence[Mark] = ()) -> None:
+    """Columns as wide as they must be."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    for place, row in enumerate([list(header), *cells]):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        say(line, "quiet" if place == 0 else marks[place - 1] if marks else "plain")
+
+
+def moment(time: float) -> str:
+    """A wall-clock time as text, in UTC."""
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Tell people on a terminal that something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
+
+
+def _fitting(text: str) -> str:
+    """`text` as stdout can spell it: a terminal without UTF-8 must not end a verb."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,0 +1,125 @@
+"""`journal` itself: its verbs by name, each loaded when it is called, and what becomes of an error.
+
+Nothing heavy is imported here: `journal --help` must not wait for drivers, harnesses or rich.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from journal.cli import exits
+from journal.cli.output import emit, remark
+from journal.cli.settings import Settings, common_options
+
+VERBS = {
+    "demo": "Kill an agent twice and watch it carry on, beside the same script without a journal.",
+    "runs": "List runs, newest first.",
+    "show": "Draw a run: its attempts, its calls, what was interrupted and what carried on.",
+    "log": "Print a run's records, and follow them as they come.",
+    "submit": "Give an agent an input to work on.",
+    "worker": "Work on runs: claim, carry on, take over what others left.",
+    "retry": "Send a failed or blocked turn on.",
+    "cancel": "Ask for a run's turn to be cancelled.",
+    "check": "Print agents, tools and their replay policies, and what the store offers; runs nothing.",
+}
+"""Each verb and its help; `journal.cli.<verb>` defines it as `command`."""
+
+
+class Verbs(click.Group):
+    """A group whose commands are modules."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which one needs them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the verb's module."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"journal.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in ``--help``, without importing what it lists."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; a reader of our output that has seen enough (``| head``) is no failure."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python flushes once more at exit, and would complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return exits.OK
+        return code
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a verb; errors become one line on stderr and an exit code."""
+        given = list(sys.argv[1:] if args is None else args)
+        settings = extra.setdefault("obj", Settings())
+        if os.environ.get("NO_COLOR"):
+            extra.setdefault("color", False)
+        try:
+            code = super().main(given, prog_name or "journal", complete_var, standalone_mode=False, **extra)
+        except BaseException as raised:
+            if isinstance(raised, SystemExit | GeneratorExit) or not standalone_mode:
+                raise
+            code = _tell(exits.innermost(raised), settings, given)
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else exits.OK)
+
+
+def _tell(error: BaseException, settings: Settings, given: Sequence[str]) -> int:
+    code = exits.code_of(error)
+    if settings.debug:
+        traceback.print_exception(error)
+    if code != exits.INTERRUPTED:
+        remark(f"error: {exits.message_of(error)}")
+    if settings.as_json or "--json" in given:
+        emit(exits.described(error))
+    return code
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        try:
+            found = version("durable-journal")
+        except PackageNotFoundError:
+            found = "not installed, run from a checkout"
+        click.echo(f"durable-journal {found}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 ok, 1 run failed, 2 usage, 3 blocked, 4 not found, 5 parked, 6 store unavailable or needs "
+    "another version, 7 cancelled, 130 interrupted.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+@common_options
+def main() -> None:
+    """The log that makes any AI-agent harness survive a crash."""

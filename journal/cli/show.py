@@ -1,0 +1,116 @@
+"""`journal show RUN`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from journal.cli.exits import code_of_status
+from journal.cli.opening import run
+from journal.cli.output import emit, remark, say
+from journal.cli.reading import records
+from journal.cli.runs import info_of
+from journal.cli.settings import Settings, common_options, settings_of
+from journal.core.errors import LogError
+from journal.core.ports import RunInfo
+from journal.engine.journal import Journal
+from journal.replay.fold import RunFold
+from journal.replay.state import Kept, RunState, export
+from journal.replay.timeline import marked_lines, rows
+
+_LONGEST = 2000
+
+
+@click.command
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--values", "with_values", is_flag=True, help="Show inputs and outputs too, not only their sizes."
+)
+@click.option("--upto", type=click.IntRange(1), metavar="SEQ", help="As it stood after that record.")
+@click.option(
+    "--exit-status", is_flag=True, help="Exit with the code of the run's status, as `submit --wait` does."
+)
+@common_options
+@settings_of
+def command(settings: Settings, run_id: str, with_values: bool, upto: int | None, exit_status: bool) -> int:
+    """Draw a run: its attempts, its calls, what was interrupted and what carried on.
+
+    Calls are numbered in the order of their start. With --json one object: the folded state of the run, beside how
+    it stands in the queue.
+    """
+
+    async def read(journal: Journal) -> tuple[RunInfo, RunState, LogError | None]:
+        info = await journal.get(run_id)
+        state, damage = await _fold(journal, info, upto)
+        if with_values:
+            await _fetch(journal, state)
+        return info, state, damage
+
+    info, state, damage = run(settings, read)
+    if settings.as_json:
+        emit(_as_json(info, state, with_values))
+    else:
+        _draw(info, state, with_values)
+    if damage is not None:
+        raise damage
+    return code_of_status(info.status) if exit_status else 0
+
+
+async def _fold(journal: Journal, info: RunInfo, upto: int | None) -> tuple[RunState, LogError | None]:
+    """The state, and the damage that kept it from going on: what precedes a damaged record is still shown."""
+    fold = RunFold()
+    try:
+        async for record in records(journal, info.run, upto=upto):
+            fold.add(record)
+    except LogError as damage:
+        if damage.seq <= 1:
+            raise
+        return fold.state, damage
+    return fold.state, None
+
+
+async def _fetch(journal: Journal, state: RunState) -> None:
+    """Put the values that lie in blobs where they belong."""
+    world = (await journal.runtime()).world
+    for value in _values(state):
+        if value.blob is not None:
+            value.json = msgspec.Raw(await world.get_blob(state.run, value.blob))
+
+
+def _values(part: Any) -> Iterator[Kept]:
+    if isinstance(part, Kept):
+        yield part
+    elif isinstance(part, msgspec.Struct):
+        for name in part.__struct_fields__:
+            yield from _values(getattr(part, name))
+    elif isinstance(part, list):
+        for item in part:
+            yield from _values(item)
+
+
+def _as_json(info: RunInfo, state: RunState, with_values: bool) -> dict[str, Any]:
+    if not with_values:
+        for value in _values(state):
+            value.json = None
+    return {"info": info_of(info), "state": msgspec.Raw(export(state))}
+
+
+def _draw(info: RunInfo, state: RunState, with_values: bool) -> None:
+    for mark, line in marked_lines(rows(state, _text if with_values else None)):
+        say(line, mark)
+    if info.head > state.head:
+        return  # drawn as it was: what the queue says now is of another time
+    if info.status == "pending" and info.turn is not None:
+        remark(f"turn {info.turn} waits for a worker: journal worker module:attribute")
+    elif info.status == "blocked":
+        remark(f"find out why, then: journal retry {info.run}")
+    elif info.status == "failed":
+        remark(f"once its cause is gone: journal retry {info.run}")
+
+
+def _text(value: Kept) -> str:
+    if value.json is None:
+        return f"blob {value.blob}"
+    text = bytes(value.json).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({value.size:,} bytes, whole with --json)"

@@ -1,0 +1,82 @@
+"""`journal worker module:attribute`: a worker under signals, with a health endpoint.
+
+The first SIGTERM or SIGINT stops claiming and lets turns end within the grace; the second stops at once, and what
+was going on is left to whoever takes it over.
+"""
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack
+
+import click
+
+from journal.cli.exits import INTERRUPTED, OK
+from journal.cli.health import serve_health
+from journal.cli.logs import configure_logs
+from journal.cli.opening import needed_journal
+from journal.cli.settings import Settings, common_options, settings_of
+from journal.cli.signals import Signals
+from journal.engine.journal import Journal
+from journal.engine.worker import Worker
+
+
+@click.command
+@click.argument("spec", metavar="[MODULE:ATTR]", required=False)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Turns at once."
+)
+@click.option("--agents", metavar="A,B", help="Work for these agents only. Default: all of the journal's.")
+@click.option("--until-idle", is_flag=True, help="Stop once nothing is due and nothing is running here.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=25.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long turns may still take after a signal.",
+)
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Answer GET /health on 127.0.0.1; 0 lets the system choose, and the log says which.",
+)
+@common_options
+@settings_of
+def command(
+    settings: Settings,
+    spec: str | None,
+    concurrency: int,
+    agents: str | None,
+    until_idle: bool,
+    grace: float,
+    health_port: int | None,
+) -> int:
+    """Work on runs: claim, carry on, take over what others left.
+
+    SIGTERM or Ctrl-C: no more claims, then turns have --grace to end; those left are given back to other workers.
+    A second signal stops at once.
+    """
+    settings.app = spec or settings.app
+    configure_logs("debug" if settings.debug else "info")
+    journal = needed_journal(settings)
+    chosen = None if agents is None else [name.strip() for name in agents.split(",") if name.strip()]
+    worker = journal.worker(concurrency=concurrency, agents=chosen, grace_seconds=grace)
+    return asyncio.run(_work(journal, worker, until_idle=until_idle, health_port=health_port))
+
+
+async def _work(journal: Journal, worker: Worker, *, until_idle: bool, health_port: int | None) -> int:
+    signals = Signals(worker)
+    try:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(signals.handled())
+            await stack.enter_async_context(journal)
+            if health_port is not None:
+                world = (await journal.runtime()).world
+                await stack.enter_async_context(serve_health(worker, world.url, health_port))
+            await worker.run(until_idle=until_idle)
+    except asyncio.CancelledError:
+        if not signals.is_second:
+            raise
+        return INTERRUPTED
+    return INTERRUPTED if signals.first == signal.SIGINT else OK
