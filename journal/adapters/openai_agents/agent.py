@@ -1,0 +1,182 @@
+"""Agents: wrapped copies whose tools, models and handoffs are durable. What the user gave is never changed.
+
+One door for tools: `get_all_tools`, through which the SDK collects static tools, those of MCP servers and those
+switched on by a condition. An agent used as a tool is a scope and no call: its function is rebuilt around the wrapped
+inner agent.
+"""
+
+import copy
+import functools
+from collections.abc import Sequence
+from types import CellType, FunctionType
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from agents import Agent, FunctionTool, Handoff, Model, RunConfig, RunContextWrapper, Tool
+from agents.mcp import MCPServer
+from agents.run_config import _coerce_run_config
+from agents.tool import _FailureHandlingFunctionToolInvoker
+from agents.tool_context import ToolContext
+
+from journal.adapters.openai_agents.hosted import refuse_local
+from journal.adapters.openai_agents.model import durable_model, durable_provider
+from journal.adapters.openai_agents.place import Place, current_place, nested_at
+from journal.adapters.openai_agents.session import durable_session
+from journal.adapters.openai_agents.standin import missing_tools, standin
+from journal.adapters.openai_agents.tools import durable_tool, policy_of, with_invoke
+from journal.core.errors import InvalidOptions
+
+S = TypeVar("S", bound=MCPServer)
+Memo = dict[int, tuple[Agent[Any], Agent[Any]]]
+"""By id: (the agent that was given, its wrapped copy). Holds both, so that no id is used again."""
+
+_trusted: "WeakSet[MCPServer]" = WeakSet()
+
+
+def trust_mcp_hints(server: S) -> S:
+    """Believe what `server` says of its tools: `readOnlyHint` and `idempotentHint` make them safe. Returns it.
+
+    Hints come after every policy that was declared here. Without trust they count for nothing.
+    """
+    _trusted.add(server)
+    return server
+
+
+class DurableAgent(Agent[Any]):
+    """An agent whose tools are recorded. Stands before the agent's own class."""
+
+    async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
+        place = current_place(f"agent {self.name!r}")
+        place.agent_name = self.name
+        tools = await super().get_all_tools(run_context)
+        names = {tool.name for tool in tools}
+        for handoff in self.handoffs:
+            names.add(
+                handoff.tool_name if isinstance(handoff, Handoff) else Handoff.default_tool_name(handoff)
+            )
+        tools += [standin(name) for name in await missing_tools(place, names)]
+        return [self._durable(tool, place) for tool in tools]
+
+    def _durable(self, tool: Tool, place: Place) -> Tool:
+        if not isinstance(tool, FunctionTool):
+            refuse_local(tool)
+            return tool
+        if tool._is_agent_tool:  # noqa: SLF001 - the SDK's only mark of one
+            return durable_agent_tool(tool)
+        server = self._server_of(tool)
+        hints = tool.mcp_annotations if server is not None and server in _trusted else None
+        resolved = policy_of(tool, place.attempt.agent, hints=hints)
+        if resolved.policy == "never" and _retries_of(server):
+            raise InvalidOptions(
+                f"tool {tool.name!r} is never, and its MCP server is set to retry calls (max_retry_attempts): "
+                "set that to 0, or declare the tool safe"
+            )
+        return durable_tool(tool, resolved)
+
+    def _server_of(self, tool: FunctionTool) -> MCPServer | None:
+        binding = tool._mcp_tool_binding  # noqa: SLF001 - the SDK's only word of where a tool comes from
+        place = None if binding is None else binding[2]
+        return None if place is None or place >= len(self.mcp_servers) else self.mcp_servers[place]
+
+
+def _retries_of(server: MCPServer | None) -> int:
+    """How often the server object repeats a call by itself; -1 is without end."""
+    retries: Any = getattr(server, "max_retry_attempts", 0)
+    return int(retries or 0)
+
+
+_classes: WeakKeyDictionary[type, type[DurableAgent]] = WeakKeyDictionary()
+
+
+def _class_of(kind: type[Agent[Any]]) -> type[DurableAgent]:
+    if kind is Agent:
+        return DurableAgent
+    found = _classes.get(kind)
+    if found is None:
+        found = _classes[kind] = type(kind.__name__, (DurableAgent, kind), {"__module__": kind.__module__})
+    return found
+
+
+def durable_agent(agent: Agent[Any], memo: Memo | None = None) -> Agent[Any]:
+    """A copy of `agent` whose calls are recorded, and whose handoffs lead to such copies."""
+    memo = {} if memo is None else memo
+    if isinstance(agent, DurableAgent):
+        return agent
+    if (known := memo.get(id(agent))) is not None:
+        return known[1]
+    wrapped = copy.copy(agent)
+    wrapped.__class__ = _class_of(type(agent))
+    memo[id(agent)] = (agent, wrapped)
+    if isinstance(agent.model, Model):
+        wrapped.model = durable_model(agent.model)
+    wrapped.handoffs = [
+        durable_agent(handoff, memo) if isinstance(handoff, Agent) else _durable_handoff(handoff, memo)
+        for handoff in agent.handoffs
+    ]
+    return wrapped
+
+
+def _durable_handoff(handoff: Handoff[Any, Any], memo: Memo) -> Handoff[Any, Any]:
+    async def invoke(context: RunContextWrapper[Any], arguments: str) -> Any:
+        return durable_agent(await handoff.on_invoke_handoff(context, arguments), memo)
+
+    wrapped = copy.copy(handoff)
+    wrapped.on_invoke_handoff = invoke
+    return wrapped
+
+
+def durable_config(config: RunConfig | dict[str, Any] | None) -> RunConfig:
+    """A copy of `config` whose models are durable."""
+    given = RunConfig() if config is None else _coerce_run_config(config)
+    wrapped = copy.copy(given)
+    wrapped.model_provider = durable_provider(given.model_provider)
+    if isinstance(given.model, Model):
+        wrapped.model = durable_model(given.model)
+    return wrapped
+
+
+def durable_agent_tool(tool: FunctionTool) -> FunctionTool:
+    """An agent's tool around the wrapped agent, running in a scope named after the tool call."""
+    inner = tool.on_invoke_tool
+    if not isinstance(inner, _FailureHandlingFunctionToolInvoker):
+        raise InvalidOptions(f"agent tool {tool.name!r} was changed: its inner agent cannot be made durable")
+    changed = copy.copy(tool)
+    run = _FailureHandlingFunctionToolInvoker(
+        _around_durable(tool.name, inner._invoke_tool_impl),  # noqa: SLF001 - the agent is to be found nowhere else
+        inner._on_handled_error,  # noqa: SLF001 - as above
+        function_tool=changed,
+    )
+
+    async def invoke(ctx: ToolContext[Any], arguments: str) -> Any:
+        place = current_place(f"agent tool {tool.name!r}")
+        with nested_at(place, place.tool_key(ctx.tool_call_id)):
+            return await run(ctx, arguments)
+
+    durable = with_invoke(tool, invoke)
+    durable._agent_instance = durable_agent(tool._agent_instance)  # noqa: SLF001 - the SDK's field for it
+    return durable
+
+
+def _around_durable(name: str, function: Any) -> Any:
+    """A copy of the function made by `as_tool` that runs the wrapped agent: it knows it by a closure alone."""
+    names: Sequence[str] = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    if "self" not in names or function.__closure__ is None:
+        raise InvalidOptions(
+            f"agent tool {name!r}: this version of the SDK builds it in a way that the adapter does not know"
+        )
+    wrappers: dict[str, Any] = {
+        "self": durable_agent,
+        "run_config": durable_config,
+        "session": durable_session,
+    }
+    cells = []
+    for variable, cell in zip(names, function.__closure__, strict=True):
+        wrap = wrappers.get(variable)
+        if wrap is None or cell.cell_contents is None:
+            cells.append(cell)
+        else:
+            cells.append(CellType(wrap(cell.cell_contents)))
+    rebuilt = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, tuple(cells)
+    )
+    return functools.update_wrapper(rebuilt, function)

@@ -1,0 +1,66 @@
+"""What adapters need of the engine beside `calls.py`: scopes that they name themselves, and calls with all due care.
+
+A harness runs its tools and model calls in tasks of its own making, so an adapter cannot count by task: it opens a
+scope by path and asks for calls in it explicitly.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from journal.core.errors import ControlFlow, InvalidOptions
+from journal.engine.calls import Call, Settled, perform
+from journal.engine.context import in_call
+from journal.engine.scope import Scope, _current, current_scope
+
+if TYPE_CHECKING:
+    from journal.engine.attempt import Attempt
+
+
+def scope_here(what: str) -> Scope:
+    """The scope of the running task, for `what` to make calls in.
+
+    Raises `NotInTurn` outside of a turn, and `InvalidOptions` inside a call: calls do not nest.
+    """
+    scope = current_scope(what)
+    if (outer := in_call()) is not None and outer.attempt is scope.attempt:
+        raise InvalidOptions(
+            f"{what} was used inside call {outer.key!r}, and calls do not nest: use it in the handler, "
+            "or make the inner agent a tool of the outer one (agent.as_tool)"
+        )
+    return scope
+
+
+def notes_of(attempt: "Attempt", adapter: str) -> dict[str, Any]:
+    """What `adapter` keeps for as long as the attempt lives; empty at first."""
+    notes: dict[str, dict[str, Any]] = vars(attempt).setdefault("adapter_notes", {})
+    return notes.setdefault(adapter, {})
+
+
+@contextmanager
+def inside(scope: Scope) -> Iterator[Scope]:
+    """Let what runs in the block, in this task, count in `scope`."""
+    scope.task = asyncio.current_task()
+    token = _current.set(scope)
+    try:
+        yield scope
+    finally:
+        _current.reset(token)
+
+
+async def settle(attempt: "Attempt", call: Call) -> Settled:
+    """`perform`, for code that a harness runs: control flow is noted, so that swallowing it does not undo it.
+
+    A recorded cancellation does not come back: whatever cancelled the call the first time is asked to do so again.
+    """
+    if attempt.fatal is not None:
+        raise attempt.fatal
+    try:
+        settled = await perform(attempt, call)
+    except ControlFlow as error:
+        attempt.fatal = attempt.fatal or error
+        raise
+    if settled.outcome.status == "cancelled" and settled.is_replayed:
+        await asyncio.get_running_loop().create_future()
+    return settled
