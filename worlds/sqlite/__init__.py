@@ -96,7 +96,7 @@ def _open_file(
     try:
         connection = connect(path, busy_seconds=busy_seconds)
         try:
-            migrate(connection, path, url)
+            migrate(connection, url)
             connection.execute(
                 "pragma busy_timeout = 0"
             )  # from here on the transactor waits, and not in the loop

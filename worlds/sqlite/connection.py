@@ -74,6 +74,11 @@ def world_error(error: sqlite3.Error, world: str) -> WorldError:
         )
     if primary == sqlite3.SQLITE_FULL:
         return WorldFull("the disk (or its quota) is full: free some space; nothing was stored", world=world)
+    if code == sqlite3.SQLITE_IOERR_SHORT_READ:
+        return WorldCorrupt(
+            "the file or its write-ahead log is cut short, and what was in it is lost: restore it from a backup",
+            world=world,
+        )
     if primary in DAMAGE:
         return WorldCorrupt(
             f"it is damaged ({error}): restore the file from a backup, or recover it with sqlite3 .recover",

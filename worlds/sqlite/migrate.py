@@ -26,13 +26,13 @@ def prepare_path(path: Path) -> None:
     os.close(fd)
 
 
-def migrate(connection: sqlite3.Connection, path: Path, url: str) -> None:
+def migrate(connection: sqlite3.Connection, url: str) -> None:
     """Bring the file to our schema. Under the turnstile.
 
-    Raises `WorldTooNew`, and `WorldCorrupt` for a file that is cut short or is no journal.
+    Raises `WorldTooNew`, and `WorldCorrupt` for a file that is no journal. One that is cut short is found by SQLite.
     """
     found: int = connection.execute("pragma user_version").fetchone()[0]
-    _check_kind(connection, path, found, url)
+    _check_kind(connection, found, url)
     known = migrations()
     if found > len(known):
         raise WorldTooNew(
@@ -53,23 +53,10 @@ def migrate(connection: sqlite3.Connection, path: Path, url: str) -> None:
             raise
 
 
-def _check_kind(connection: sqlite3.Connection, path: Path, version: int, url: str) -> None:
-    pages, page_size, kind, tables = (
+def _check_kind(connection: sqlite3.Connection, version: int, url: str) -> None:
+    kind, tables = (
         connection.execute(statement).fetchone()[0]
-        for statement in (
-            "pragma page_count",
-            "pragma page_size",
-            "pragma application_id",
-            "select count(*) from sqlite_schema",
-        )
+        for statement in ("pragma application_id", "select count(*) from sqlite_schema")
     )
     if kind != APPLICATION_ID and (kind or version or tables):
         raise WorldCorrupt("this is the database of another program: give another path", world=url)
-    log = Path(f"{path}-wal")
-    has_log = log.exists() and log.stat().st_size > 0  # then pages may be missing from the file rightly
-    if not has_log and path.stat().st_size < pages * page_size:
-        raise WorldCorrupt(
-            f"the file is cut short: it has {path.stat().st_size:,} of {pages * page_size:,} bytes; "
-            "restore it from a backup",
-            world=url,
-        )

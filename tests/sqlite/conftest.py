@@ -1,0 +1,80 @@
+"""Files, other processes and a small disk for the tests of the SQLite world."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import to_thread
+
+ROOT = Path(__file__).parents[2]
+
+Process = subprocess.Popen[str]
+Start = Callable[..., Process]
+
+
+async def line(process: Process) -> str:
+    """The next line of its output."""
+    assert process.stdout is not None
+    with anyio.fail_after(60):
+        return (await to_thread.run_sync(process.stdout.readline)).strip()
+
+
+def tell(process: Process) -> None:
+    """A line for its input."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store goes."""
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    return f"sqlite:{path}"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts an actor in a process of its own; all are killed in the end."""
+    running: list[Process] = []
+
+    def start(*arguments: object) -> Process:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.sqlite.actor", *map(str, arguments)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs needs root; the full store is also tested by max_page_count")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -1,0 +1,373 @@
+"""What happens to the file: a clear error, nothing half-written, other runs unharmed."""
+
+import fcntl
+import os
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from journal.core.codec import Blob
+from journal.core.errors import (
+    CorruptRecord,
+    WorldBusy,
+    WorldCorrupt,
+    WorldFull,
+    WorldMissing,
+    WorldReadOnly,
+    WorldTooNew,
+    WorldUnknown,
+)
+from journal.core.ports import Committed, Duplicate, Unknown
+from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, submit
+from journal.worlds.sqlite import SqliteWorld, open_sqlite
+from tests.sqlite.conftest import Start, line, tell
+
+pytestmark = pytest.mark.anyio
+
+
+def shell(path: Path, *statements: str) -> list[Any]:
+    """What somebody does with the file by hand."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        return [connection.execute(statement).fetchall() for statement in statements]
+    finally:
+        connection.close()
+
+
+async def fill(holder: Holder, count: int = 20, size: int = 2000) -> None:
+    for number in range(count):
+        committed(await holder.offer(holder.batch(raw(holder.run, bytes([number]) * size))))
+
+
+# The database refuses ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement", ["update records set body = x'00'", "delete from records"])
+async def test_records_can_be_neither_changed_nor_deleted(path: Path, url: str, statement: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            shell(path, statement)
+        assert await seqs(world, "run") == [1, 2]
+
+
+# Damage --------------------------------------------------------------------------------------------
+
+
+async def test_a_flipped_bit_names_run_and_seq_and_spares_the_others(path: Path, url: str) -> None:
+    async with open_sqlite(url) as world:
+        for run in ("hit", "spared"):
+            await begin(world, run)
+            holder = await hold(world, run)
+            committed(await holder.offer(holder.batch(raw(run, f"payload of {run}".encode() * 50))))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"payload of hit") + 3] ^= 8
+    path.write_bytes(data)
+    async with open_sqlite(url) as world:
+        with pytest.raises(CorruptRecord) as caught:
+            await world.read("hit")
+        assert (caught.value.run_id, caught.value.seq) == ("hit", 3)
+        assert await seqs(world, "spared") == [1, 2, 3]
+
+
+async def test_a_missing_record_is_found_on_reading(path: Path, url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        await fill(await hold(world, "run"), count=3)
+        shell(path, "drop trigger records_never_go", "delete from records where seq = 3")
+        with pytest.raises(CorruptRecord) as caught:
+            await world.read("run")
+        assert caught.value.seq == 3
+
+
+async def test_a_damaged_blob_is_not_handed_out(path: Path, url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        committed(await holder.offer(holder.batch(raw("run", b"x"), blobs=(Blob("b", b"data"),))))
+        shell(path, "update blobs set data = x'00'")
+        with pytest.raises(CorruptRecord) as caught:
+            await world.get_blob("run", "b")
+        assert caught.value.seq == 0
+
+
+async def test_a_file_cut_short_is_refused_at_open(path: Path, url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        await fill(await hold(world, "run"))
+    os.truncate(path, path.stat().st_size - 8192)
+    with pytest.raises(WorldCorrupt):
+        async with open_sqlite(url):
+            pass
+
+
+async def test_a_file_cut_short_while_open_takes_nothing_more(path: Path, url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        await fill(holder)
+        shell(path, "pragma wal_checkpoint(truncate)")
+        await holder.record()
+        os.truncate(path, 8192)
+        with pytest.raises(WorldCorrupt):
+            await holder.record()
+
+
+async def test_a_log_cut_short_while_open_takes_nothing_more(path: Path, url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        await fill(holder)
+        os.truncate(f"{path}-wal", os.path.getsize(f"{path}-wal") // 2)
+        with pytest.raises(WorldCorrupt, match="cut"):
+            await holder.record()
+
+
+@pytest.mark.parametrize("by_hand", ["pragma wal_checkpoint(truncate)", "vacuum"])
+async def test_upkeep_by_hand_is_no_damage(path: Path, url: str, by_hand: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        await fill(holder)
+        for _ in range(2):
+            shell(path, "create table bulk (x)", "insert into bulk values (zeroblob(400000))")
+            await holder.record()
+            shell(path, "drop table bulk", by_hand, "pragma wal_checkpoint(truncate)")
+            await holder.record()
+        assert await seqs(world, "run") == list(range(1, 27))
+
+
+@pytest.mark.parametrize("content", [b"this is not a database, but long enough to look like one" * 20])
+async def test_a_file_that_is_no_database(path: Path, url: str, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(WorldCorrupt):
+        async with open_sqlite(url):
+            pass
+    assert path.read_bytes() == content
+
+
+async def test_the_database_of_another_program(path: Path, url: str) -> None:
+    shell(path, "create table theirs (x)")
+    with pytest.raises(WorldCorrupt, match="another program"):
+        async with open_sqlite(url):
+            pass
+    assert shell(path, "select name from sqlite_schema") == [[("theirs",)]]
+
+
+async def test_a_newer_schema(path: Path, url: str) -> None:
+    async with open_sqlite(url):
+        pass
+    shell(path, "pragma user_version = 9999")
+    with pytest.raises(WorldTooNew, match="9999"):
+        async with open_sqlite(url):
+            pass
+
+
+async def test_a_store_must_be_a_file() -> None:
+    for wrong in ("sqlite:", "sqlite::memory:"):
+        with pytest.raises(WorldUnknown):
+            async with open_sqlite(wrong):
+                pass
+
+
+# The file goes away --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffixes", [("",), ("-wal",), ("", "-wal", "-shm")])
+async def test_nothing_is_acknowledged_into_a_deleted_file(
+    path: Path, url: str, suffixes: tuple[str, ...]
+) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        for suffix in suffixes:
+            Path(f"{path}{suffix}").unlink()
+        with pytest.raises(WorldMissing):
+            await holder.record()
+
+
+async def test_nothing_is_acknowledged_into_a_replaced_file(path: Path, url: str, tmp_path: Path) -> None:
+    async with open_sqlite(f"sqlite:{tmp_path / 'other.db'}"):
+        pass
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        os.rename(tmp_path / "other.db", path)
+        with pytest.raises(WorldMissing):
+            await holder.record()
+        with pytest.raises(WorldMissing):
+            await world.claim(worker="w", limit=1, lease_seconds=30, agents=None, reads=1)
+
+
+# No room, no right ---------------------------------------------------------------------------------
+
+
+async def append_until_full(world: SqliteWorld, holder: Holder) -> int:
+    for count in range(100_000):
+        try:
+            await holder.offer(holder.batch(raw("run", os.urandom(20_000))))
+        except WorldFull:
+            return count
+    raise AssertionError("it never filled up")
+
+
+async def test_a_full_disk(small_disk: Path) -> None:
+    async with open_sqlite(f"sqlite:{small_disk / 'journal.db'}") as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        count = await append_until_full(world, holder)
+        assert await seqs(world, "run") == list(range(1, count + 3))
+        ballast = [world.append(submit(f"more-{n}")) for n in range(3)]
+        for answer in ballast:
+            with pytest.raises(WorldFull):
+                await answer
+
+
+async def test_a_store_at_its_limit_recovers_when_there_is_room(url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        connection = world._writer._transactor.door.connection
+        connection.execute("pragma max_page_count = 60")
+        count = await append_until_full(world, holder)
+        assert await seqs(world, "run") == list(range(1, count + 3))
+        connection.execute("pragma max_page_count = 100000")
+        await holder.record()
+        assert await seqs(world, "run") == list(range(1, count + 4))
+
+
+async def test_a_file_that_may_not_be_written_while_open(url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        connection = world._writer._transactor.door.connection
+        connection.execute("pragma query_only = 1")
+        with pytest.raises(WorldReadOnly):
+            await holder.record()
+        connection.execute("pragma query_only = 0")
+        await holder.record()
+        assert await seqs(world, "run") == [1, 2, 3]
+
+
+async def test_a_file_that_may_not_be_written_at_open(small_disk: Path) -> None:
+    path = small_disk / "journal.db"
+    async with open_sqlite(f"sqlite:{path}") as world:
+        await begin(world, "run")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(WorldReadOnly):
+        async with open_sqlite(f"sqlite:{path}"):
+            pass
+
+
+async def test_directory_and_file_are_for_this_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "here" / "journal.db"
+    async with open_sqlite(f"sqlite:{path}") as world:
+        await begin(world, "run")
+        modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert set(modes.values()) == {0o600}, modes
+
+
+# Someone else has it -------------------------------------------------------------------------------
+
+
+async def test_a_lock_of_another_process_is_waited_for(path: Path, url: str, start: Start) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        other = start("lock", path)
+        await line(other)
+        waiting = world.append(holder.batch(holder.outcome()))
+        with anyio.move_on_after(0.3):
+            await anyio.sleep_forever()
+        assert not waiting.done()
+        tell(other)
+        assert isinstance(await waiting, Committed)
+
+
+async def test_a_lock_held_too_long_is_a_clear_error(path: Path, url: str, start: Start) -> None:
+    async with open_sqlite(url, busy_seconds=0.3) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        other = start("lock", path)
+        await line(other)
+        with pytest.raises(WorldBusy):
+            await holder.record()
+        renewer = world.open_renewer()
+        with pytest.raises(WorldBusy):
+            await anyio.to_thread.run_sync(renewer.renew, [holder.claim], 30.0)
+        renewer.close()
+        tell(other)
+        await line(other)
+        await holder.record()
+        assert await seqs(world, "run") == [1, 2, 3]
+
+
+async def test_a_process_that_hangs_in_the_turnstile(path: Path, url: str) -> None:
+    async with open_sqlite(url, busy_seconds=0.3) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        with open(f"{path}-main") as main:  # as good as another process: the lock belongs to what was opened
+            fcntl.flock(main, fcntl.LOCK_EX)
+            offered = holder.batch(holder.outcome())
+            for _ in range(2):
+                with pytest.raises(WorldBusy):
+                    await world.append(offered)
+            with pytest.raises(WorldBusy):
+                async with open_sqlite(url, busy_seconds=0.3):
+                    pass
+        # Certainly not landed means: not later either.
+        await holder.record()
+        assert await seqs(world, "run") == [1, 2, 3]
+        async with open_sqlite(url) as again:
+            assert await seqs(again, "run") == [1, 2, 3]
+
+
+# The disk fails ------------------------------------------------------------------------------------
+
+
+class Failing(sqlite3.Connection):
+    """A disk whose sync fails: once before the commit took effect, or once after."""
+
+    mode = "well"
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        if statement == "commit" and self.mode != "well":
+            mode, self.mode = self.mode, "well"
+            super().execute("commit" if mode == "after" else "rollback")
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+            raise error
+        return super().execute(statement, *parameters)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_commit_that_fails_is_unknown_until_offered_again(
+    url: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = sqlite3.connect
+    monkeypatch.setattr(
+        "journal.worlds.sqlite.connection.sqlite3.connect",
+        lambda *arguments, **options: plain(*arguments, **options, factory=Failing),
+    )
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        failing = world._writer._transactor.door.connection
+        assert isinstance(failing, Failing)
+        failing.mode = moment
+        batch = holder.batch(holder.outcome())
+        assert isinstance(await world.append(batch), Unknown)
+        again = await world.append(batch)
+        if moment == "after":
+            assert isinstance(again, Duplicate)
+            assert again.claim_valid
+        else:
+            assert isinstance(again, Committed)
+        assert world._writer._transactor.door.connection is not failing, "the connection was opened anew"
+        assert await seqs(world, "run") == [1, 2, 3]
