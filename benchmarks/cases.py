@@ -1,6 +1,8 @@
 """What is measured. A case yields its results as soon as they stand; `CASES` names them all."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -8,6 +10,7 @@ from statistics import median
 import msgspec
 
 from benchmarks import door, footprint
+from benchmarks.engine import engine
 from benchmarks.raw import RawStore
 from benchmarks.report import Result
 
@@ -62,6 +65,31 @@ def door_many(setting: Setting) -> Iterator[Result]:
     yield asyncio.run(_door(setting, "door_concurrent", RUNS_AT_ONCE))
 
 
+async def _steps(setting: Setting, name: str, runs: int) -> Result:
+    async with engine(f"sqlite:{setting.directory}/journal.db") as opened:
+        rate, ratio = await beside_raw(setting, lambda seconds: opened.rate(seconds, runs))
+    return Result(name, "sqlite", rate, "steps/s", "raw", ratio)
+
+
+def sequential(setting: Setting) -> Iterator[Result]:
+    """One run, one safe step after another."""
+    yield asyncio.run(_steps(setting, "sequential", 1))
+
+
+def concurrent(setting: Setting) -> Iterator[Result]:
+    """Fifty runs at once: they share their commits."""
+    yield asyncio.run(_steps(setting, "concurrent", RUNS_AT_ONCE))
+
+
+def memory(setting: Setting) -> Iterator[Result]:
+    """What one run's process takes on between its 10,000th and its 100,000th step."""
+    command = [sys.executable, "-m", "benchmarks.engine", f"sqlite:{setting.directory}/journal.db"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    growth, total = map(int, done.stdout.split())
+    versus = f"after {footprint.FEW:,} steps"
+    yield Result("memory", "sqlite", growth / footprint.MIB, "MiB", versus, total / (total - growth))
+
+
 def import_time(_: Setting) -> Iterator[Result]:
     """`import journal`, over bare Python."""
     bare, full = footprint.import_ms("journal")
@@ -69,6 +97,9 @@ def import_time(_: Setting) -> Iterator[Result]:
 
 
 CASES: dict[str, Callable[[Setting], Iterator[Result]]] = {
+    "sequential": sequential,
+    "concurrent": concurrent,
+    "memory": memory,
     "import": import_time,
     "door": door_one,
     "door_concurrent": door_many,
