@@ -116,12 +116,8 @@ class Tool(Step[P, R]):
     ) -> None:
         self.description = description if description is not None else summary(inspect.getdoc(fn) or "")
         self._arguments: Arguments | None = None
-        self._replay = marker
+        self.__journal_marker__ = marker
         super().__init__(fn, name=name, key=key, retry=retry, timeout=timeout, returns=returns)
-        self.__journal_marker__ = (
-            marker  # after update_wrapper, which brings the marker of the function along
-        )
-        self.check()
 
     @property
     def marker(self) -> Marker:
@@ -164,7 +160,7 @@ class Tool(Step[P, R]):
 
     def check(self) -> None:
         """Raise `InvalidOptions` if the options contradict each other or the function."""
-        if self.retry is not None and self._replay.policy == "never":
+        if self.retry is not None and self.policy == "never":
             raise InvalidOptions(
                 f"tool {self.name!r}: retry= would start a never tool more than once; "
                 "raise DidNotHappen where it may be asked again, or declare replay='safe'"

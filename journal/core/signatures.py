@@ -119,7 +119,7 @@ def bind(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
         if not shape.lenient:
             raise
         return _unnamed(*args, **kwargs)
-    return {name: value for name, value in bound.items() if not _is_absent(value, shape.kinds[name])}
+    return {name: value for name, value in bound.items() if not _is_absent(value, shape.kinds.get(name))}
 
 
 def unbind(fn: Callable[..., Any], bound: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -173,7 +173,7 @@ def _read_shape(fn: Any, bound: bool) -> Shape:
     try:
         outer = list(inspect.signature(fn, follow_wrapped=False).parameters.values())
     except (ValueError, TypeError):  # a builtin that does not tell
-        kinds = dict.fromkeys(("args", "kwargs"), Parameter.VAR_POSITIONAL)
+        kinds = {"args": Parameter.VAR_POSITIONAL}
         return Shape((), 0, -1, kinds, _unnamed, False)
     lenient = tuple(p.kind for p in outer) == _PASS_THROUGH and hasattr(fn, "__wrapped__")
     parameters = list(inspect.signature(fn).parameters.values()) if lenient else outer
