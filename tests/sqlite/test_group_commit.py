@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many members each group had that went to the writer thread."""
     seen: list[int] = []
     plain = Transactor.commit

@@ -222,11 +222,11 @@ insert into deltas (rid, seq, sub, time, call, number, data) values (?, ?, ?, ?,
 -- name: signs
 -- How far each watched run has come: what another process wrote shows here.
 select
-    w.value, r.gone_until,
+    r.run, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
     (select seq from deltas where rid = r.rid order by seq desc, sub desc limit 1),
     (select sub from deltas where rid = r.rid order by seq desc, sub desc limit 1)
-from json_each(?) w join runs r on r.namespace = ? and r.run = w.value;
+from runs r where r.run in (select value from json_each(?)) and r.namespace = ?;
 
 -- name: sweepable
 select rid from runs indexed by runs_closed
