@@ -43,6 +43,8 @@ def keep(value: object, *, what: str = "value", limit: int = MAX_VALUE_BYTES) ->
         data = _encode(value)
         if len(data) > limit:
             raise ValueTooLarge(what=what, size=len(data), limit=limit)
+        if type(value) is str:
+            return data, value
         _check_integers(value)  # msgpack has our range of integers, and is quick to refuse others
         back = _decode(data)
         # NaN became null, a date became text, …: whatever JSON cannot say does not come back equal.
