@@ -242,8 +242,9 @@ async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Bl
         progress = Progress()
     try:
         await landed(attempt, holding.commit(record, blob, queue=progress))
-    except ClaimLost:
-        if outcome.status in ("ok", "error", "value_lost"):
+    except (ClaimLost, asyncio.CancelledError):
+        # Losing the claim cancels the handler, and which of the two is heard first is chance.
+        if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
             await attempt.leave_evidence(call.key, outcome, blob)
         raise
 

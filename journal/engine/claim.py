@@ -122,12 +122,13 @@ class Holding:
 
     def lose(self, error: BaseException) -> None:
         """Nothing more is appended under this claim; everyone who waits is told, what is in flight excepted."""
-        first, self.lost = self.lost is None, self.lost or error
+        self.lost = self.lost or error
         self._records, self._blobs = [], []
         waiters, self._waiters = self._waiters, []
         self._refuse(waiters)
-        if first and self.on_lost is not None:
-            self.on_lost()
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
 
     def _refuse(self, waiters: list[asyncio.Future[Committed]]) -> None:
         for waiter in waiters:
@@ -216,8 +217,9 @@ class Holding:
     def _give_up(self, waiters: list[asyncio.Future[Committed]], error: BaseException) -> None:
         self._in_flight = False
         self._flight = []
-        self.lose(error)
+        self.lost = self.lost or error
         self._refuse(waiters)
+        self.lose(error)
 
     def _gone(self, reason: str) -> ClaimLost:
         return ClaimLost(run_id=self.run, reason=reason)

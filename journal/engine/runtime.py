@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from journal.engine.journal import Journal
 
 _LOOK_SECONDS = 0.5
+_STOP_SECONDS = 5.0
 _POLL_SECONDS = 1.0
 TurnKey = tuple[str, str]
 
@@ -92,6 +93,7 @@ class Runtime:
                     finally:
                         self.is_closing = True
                         self._group.cancel_scope.cancel()
+                        await self._stop_attempts()
         except Exception as error:
             if self._ready.done():
                 raise
@@ -102,6 +104,14 @@ class Runtime:
             for waiters in self._waiters.values():
                 for waiter in waiters:
                     waiter.cancel()
+
+    async def _stop_attempts(self) -> None:
+        """Stop the turns, those of workers in other tasks too, and wait while they give their runs back."""
+        with anyio.move_on_after(_STOP_SECONDS, shield=True):
+            while self.attempts:
+                for attempt in list(self.attempts):
+                    attempt.halt("shutdown")
+                await asyncio.sleep(0.01)
 
     def _check_capabilities(self) -> None:
         missing = sorted(self.journal.requires - self.world.capabilities)

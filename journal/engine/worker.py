@@ -53,9 +53,11 @@ class Worker:
             "worker started", concurrency=self.concurrency, agents=sorted(self.agents or runtime.agents)
         )
         async with anyio.create_task_group() as group:
-            for _ in range(self.concurrency):
-                group.start_soon(self._slot, runtime, until_idle)
             group.start_soon(self._stop_after_grace, runtime)
+            async with anyio.create_task_group() as slots:
+                for _ in range(self.concurrency):
+                    slots.start_soon(self._slot, runtime, until_idle)
+            group.cancel_scope.cancel()
         runtime.log.info("worker stopped", worked=self.worked)
 
     def stop(self) -> None:
@@ -75,7 +77,7 @@ class Worker:
 
     async def _slot(self, runtime: "Runtime", until_idle: bool) -> None:
         pause = 0.1
-        while not self.is_stopping:
+        while not self.is_stopping and not runtime.is_closing:
             try:
                 async with self._claiming:  # one asks at a time; the others wait without load
                     claimed = await self._next(runtime, until_idle)

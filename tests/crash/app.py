@@ -1,6 +1,7 @@
 """The process under test: a worker whose world kills it, or loses an answer, at one named point.
 
     python -m tests.crash.app work     # a worker until nothing is due
+    python -m tests.crash.app freeze   # the same, but its first model call dawdles, to be stopped in
     python -m tests.crash.app submit N # submit N turns of `orders` and leave
 
 Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
@@ -11,6 +12,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +25,7 @@ from journal.worlds import open_world
 WORLD = os.environ["CRASH_WORLD"]
 EFFECTS = os.environ["CRASH_EFFECTS"]
 STEP, CALL, HOW = (os.environ.get("CRASH_AT") or "none::").split(":")
+FREEZE = False
 
 
 def effect(name: str) -> None:
@@ -116,6 +119,9 @@ async def refund(order: str, amount: int) -> str:
 
 
 async def ask(prompt: str) -> str:
+    if FREEZE:
+        effect("frozen")
+        time.sleep(1.0)  # long enough to be stopped in
     point("act_started", "ask")
     effect(f"ask {prompt}")
     point("act_done", "ask")
@@ -151,6 +157,9 @@ async def submit(count: int) -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["work"]:
+            asyncio.run(work())
+        case ["freeze"]:
+            FREEZE = True
             asyncio.run(work())
         case ["submit", count]:
             asyncio.run(submit(int(count)))

@@ -761,4 +761,3 @@ async def test_markers_and_globs_decide_the_policy(url: str) -> None:
             "rother2": "safe",
             "srefund_it1": "safe",
         }
-
