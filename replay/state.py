@@ -28,7 +28,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
     blob: str | None = None
 
 
-class ErrorState(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorState(msgspec.Struct, frozen=True):
     """An error as the log keeps it."""
 
     type: str
@@ -37,7 +37,7 @@ class ErrorState(msgspec.Struct, frozen=True, omit_defaults=True):
     data: Kept | None = None
 
 
-class TryState(msgspec.Struct, omit_defaults=True):
+class TryState(msgspec.Struct):
     """One intent of a call."""
 
     seq: int
@@ -47,7 +47,7 @@ class TryState(msgspec.Struct, omit_defaults=True):
     ending: TryEnding = "open"
 
 
-class OutcomeState(msgspec.Struct, frozen=True, omit_defaults=True):
+class OutcomeState(msgspec.Struct, frozen=True):
     """How a call ended."""
 
     seq: int
@@ -65,7 +65,7 @@ class OutcomeState(msgspec.Struct, frozen=True, omit_defaults=True):
     is_probed: bool = False
 
 
-class CallState(msgspec.Struct, omit_defaults=True):
+class CallState(msgspec.Struct):
     """One call: its tries in order, and its outcome once there is one."""
 
     number: int
@@ -98,7 +98,7 @@ class CallState(msgspec.Struct, omit_defaults=True):
         return first != last
 
 
-class AttemptState(msgspec.Struct, omit_defaults=True):
+class AttemptState(msgspec.Struct):
     """One execution of a turn by one holder."""
 
     number: int
@@ -116,7 +116,7 @@ class AttemptState(msgspec.Struct, omit_defaults=True):
     ended_time: float | None = None
 
 
-class BlockedState(msgspec.Struct, frozen=True, omit_defaults=True):
+class BlockedState(msgspec.Struct, frozen=True):
     """Why a turn is stopped."""
 
     seq: int
@@ -127,7 +127,7 @@ class BlockedState(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str | None = None
 
 
-class TurnState(msgspec.Struct, omit_defaults=True):
+class TurnState(msgspec.Struct):
     """One input of the run, and what became of it."""
 
     id: str
@@ -154,7 +154,7 @@ class TurnState(msgspec.Struct, omit_defaults=True):
         return self.status in ("succeeded", "failed", "cancelled")
 
 
-class RunState(msgspec.Struct, omit_defaults=True):
+class RunState(msgspec.Struct):
     """A run up to `head`."""
 
     run: str

@@ -70,7 +70,7 @@ class Verbs(click.Group):
         **extra: Any,
     ) -> Any:
         """Run a verb; errors become one line on stderr and an exit code."""
-        given = list(sys.argv[1:] if args is None else args)
+        given = list(sys.argv[1:] if args is None else args) or ["--help"]
         settings = extra.setdefault("obj", Settings())
         if os.environ.get("NO_COLOR"):
             extra.setdefault("color", False)
@@ -107,6 +107,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> No
 
 
 @click.command(
+    name="journal",
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 ok, 1 run failed, 2 usage, 3 blocked, 4 not found, 5 parked, 6 store unavailable or needs "

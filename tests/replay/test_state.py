@@ -181,7 +181,7 @@ def test_the_export_is_canonical_json_and_the_same_each_time() -> None:
     data = export(fold(records))
     assert data == export(fold(list(records)))
     assert data.startswith(
-        b'{"agent":"support","calls":[{"duration_seconds":1.0,"input":{"json":"hello","size":7}'
+        b'{"agent":"support","calls":[{"duration_seconds":1.0,"evidence":[],"input":{"json":"hello","size":7}'
     )
     assert msgspec.json.decode(data)["turns"][0]["output"] == {"json": "bye", "size": 5}
 
