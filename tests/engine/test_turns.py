@@ -34,7 +34,7 @@ from journal import (
 )
 from journal.core.codec import open_record
 from journal.core.errors import InvalidOptions, InvalidValue, KeyConflict, NotRetriable, RunBusy, UnknownType
-from journal.core.records import CallIntent, CallOutcome
+from journal.core.records import CallIntent, CallOutcome, Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -312,7 +312,7 @@ async def test_outside_a_turn_nothing_works(url: str) -> None:
     async def work(turn: Turn, _: None) -> None:
         kept.append(turn)
         with pytest.raises(NotInTurn):
-            _ = io.idempotency_key
+            print(io.idempotency_key)
 
     async def nothing() -> None: ...
 
@@ -546,7 +546,7 @@ async def test_changed_code_blocks_and_a_good_deploy_carries_on(url: str) -> Non
 
 
 async def _interrupted(
-    url: str, policy: str, probe: Any = None, dedupes: bool = False
+    url: str, policy: Policy, probe: Any = None, dedupes: bool = False
 ) -> tuple[str, list[str]]:
     """Start a tool, lose the process in the middle of it (as far as the log can tell), carry on elsewhere."""
     ran: list[str] = []
@@ -555,7 +555,7 @@ async def _interrupted(
     def build(hang: bool) -> tuple[Journal, Any]:
         journal = Journal(url, lease_seconds=0.3)
 
-        @tool(replay=policy, probe=probe, dedupes=dedupes)  # type: ignore[arg-type]  # parametrized
+        @tool(replay=policy, probe=probe, dedupes=dedupes)
         async def refund(order: str) -> str:
             ran.append(order)
             inside.set()

@@ -1,6 +1,6 @@
 """Type-checked, never run: what mypy strict and pyright strict must make of the public API."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import assert_type
 
@@ -15,7 +15,7 @@ class Order(msgspec.Struct):
 
 
 @asynccontextmanager
-async def resources() -> AsyncIterator[dict[str, str]]:
+async def resources() -> AsyncGenerator[dict[str, str]]:
     yield {"client": "x"}
 
 
