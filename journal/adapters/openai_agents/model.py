@@ -150,10 +150,11 @@ class DurableModel(Model):
                 yield event
             yield messages.terminal_event(await work)
         finally:
-            if not work.done():
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait({work})
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work})
+            if work.done() and not work.cancelled():
+                work.exception()  # told to whoever still listens
 
     def _call(
         self,
