@@ -71,7 +71,6 @@ class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
     input: Value
     input_digest: bytes
     seed: int = 0
-    timeout_seconds: float | None = None
 
 
 class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
