@@ -53,7 +53,7 @@ def change(entry: Entry, event: QueueChange, *, now: float, unfinished: int) -> 
             return (
                 replace(entry, priority=priority, due_at=now if due_at is None else due_at, status="pending")
                 if (entry.token is None)
-                else replace(entry, woken=True)
+                else replace(entry, woken=True, status="pending")
             )
         case Park(due_at=due_at):
             return _free(replace(entry, due_at=due_at, status="parked", takeovers=0))

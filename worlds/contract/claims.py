@@ -116,7 +116,9 @@ class ClaimCases(ContractCases):
         async with harness.open() as world:
             assert await next_due(world) is None
             now = (await begin(world, "held")).time
-            await hold(world, "held", lease_seconds=30)
+            claims = await world.claim(worker="w", limit=9, lease_seconds=30.0, agents=None, reads=1)
+            assert len(claims.claimed) == 1
+            _is_about(claims.next_due_seconds, 30)
             await begin(world, "later", agent="other", due_at=now + 20)
             _is_about(await next_due(world), 20)
             _is_about(await next_due(world, agents={"agent"}), 30)

@@ -23,6 +23,7 @@ from journal.worlds.contract.harness import (
     begin,
     close,
     committed,
+    creation,
     hold,
     raw,
     retry,
@@ -179,8 +180,10 @@ class RefusalCases(ContractCases):
         """No such run, and the batch does not create it."""
         async with harness.open() as world:
             assert await world.append(signal("r")) == NoRun()
-            held = Batch("r", new_batch_id(), Held(Claim("r", 1, new_token()), None), (raw("r", b""),))
-            assert await world.append(held) == NoRun()
+            author = Held(Claim("r", 1, new_token()), None)
+            assert await world.append(Batch("r", new_batch_id(), author, (raw("r", b""),))) == NoRun()
+            creating = Batch("r", new_batch_id(), author, create=creation("r"))
+            assert await world.append(creating) == NoRun(), "nobody holds a run that is not there"
             assert await world.run("r") is None
 
     async def test_closed(self, harness: ContractHarness) -> None:

@@ -284,11 +284,11 @@ class StreamCases(ContractCases):
             await harness.advance(4000)
             await world.sweep(policy)
             assert await self._deltas_so_far(world, 3) == [b"first"], "its turn has not ended"
-            await first.finish()
             await begin(world, "r", "t2")
+            await first.finish()
             second = await hold(world, "r", lease_seconds=1e6)
-            await second.start()
             assert await world.publish(second.claim, deltas(b"second"))
+            await second.start()
             await harness.advance(3500)
             await world.sweep(policy)
             assert await self._deltas_so_far(world, 7) == [b"first", b"second"], "not an hour ago"

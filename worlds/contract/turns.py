@@ -224,5 +224,6 @@ class LeavingCases(ContractCases):
             woken = await hold(world, "r")
             assert woken.claimed.turn is None
             committed(await world.append(submit("r", "t2")))
+            assert ((await info_of(world)).status, (await info_of(world)).turn) == ("pending", "t2")
             await woken.release()
             assert (await hold(world, "r")).claimed.turn == "t2"
