@@ -61,7 +61,7 @@ class Stage:
 
     def __init__(self) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["journal.demo.support"])
+        self._context.set_forkserver_preload(["journal.demo.rehearsal"])
 
     def perform(self, act: Act, *, model_hang_on: int, environment: Mapping[str, str]) -> Performance:
         """Run `act` three times: killed inside its first refund, killed in a model call, and to its end.

@@ -1,10 +1,10 @@
-"""A log drawn as a timeline: attempt by attempt, what ran, what was answered from the log, where it was killed.
+"""A run in a few words an attempt: what ran, what was answered from the log, where it was killed.
 
-Pure: records in, lines out; and the same kind of lines from the bare counts of a script that kept no log. `render`
-puts the two side by side.
+Pure: the state of a run in, lines out; and the same kind of lines from the bare counts of a script that kept no log.
+`render` puts the two side by side. What a log has to say in full is drawn by `journal.replay.timeline`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -12,15 +12,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from journal.core import values
-from journal.core.records import BlobRef, Body, CallIntent, CallOutcome, Record, TurnFinished, TurnStarted
+from journal.replay.state import CallState, RunState, TurnState
 
 KILLED = "killed"
 STARTED = "started"
 """What a tally says when a process was killed, and when one was started."""
 
 Mark = Literal["ran", "served", "unknown", "killed", "done", "failed"]
-Entry = tuple[Record, Body]
 
 _SIGNS: dict[Mark, tuple[str, str]] = {
     "ran": ("●", "green"),
@@ -52,30 +50,18 @@ class Attempt(msgspec.Struct, frozen=True):
     lines: list[Line]
 
 
-def from_log(log: Iterable[Entry]) -> list[Attempt]:
-    """The attempts that a log tells of."""
-    attempts: list[Attempt] = []
-    intents: dict[str, CallIntent] = {}
-    open_calls: dict[str, CallIntent] = {}  # begun in this attempt, without an outcome so far
-    finished = 0
-    for record, body in log:
-        key = record.key or ""
-        match body:
-            case TurnStarted():
-                _interrupt(attempts, open_calls)
-                how = "starts" if body.attempt == 1 else "takes over" if body.taken_over else "carries on"
-                attempts.append(Attempt(f"attempt {body.attempt} {how}", []))
-                if finished:
-                    attempts[-1].lines.append(Line("served", f"{finished} recorded calls: not run again"))
-            case CallIntent():
-                intents[key] = open_calls[key] = body
-            case CallOutcome() if attempts:
-                open_calls.pop(key, None)
-                finished += 1
-                attempts[-1].lines.append(_outcome(_name(intents.get(key), key), body))
-            case TurnFinished() if attempts:
-                attempts[-1].lines.append(_end(body))
-    _interrupt(attempts, open_calls)
+def from_state(state: RunState) -> list[Attempt]:
+    """The attempts of a run's last turn, as its log tells them."""
+    turn = state.turns[-1]
+    attempts = []
+    for attempt in turn.attempts:
+        how = "starts" if attempt.number == 1 else "takes over" if attempt.is_takeover else "carries on"
+        lines = [_call(call, attempt.number) for call in state.calls if _touches(call, attempt.number)]
+        if attempt.recorded_before:
+            lines.insert(0, Line("served", f"{attempt.recorded_before} recorded calls: not run again"))
+        attempts.append(Attempt(f"attempt {attempt.number} {how}", lines))
+    if attempts and turn.is_finished:
+        attempts[-1].lines.append(_end(turn))
     return attempts
 
 
@@ -118,26 +104,23 @@ def _draw(attempt: Attempt) -> Text:
     return text
 
 
-def _interrupt(attempts: list[Attempt], open_calls: dict[str, CallIntent]) -> None:
-    """Whatever was begun and has no outcome was cut off with its process."""
-    if attempts:
-        attempts[-1].lines.extend(
-            Line("killed", f"{_name(intent, key)}: killed in the middle")
-            for key, intent in open_calls.items()
-        )
-    open_calls.clear()
+def _touches(call: CallState, attempt: int) -> bool:
+    """Whether the attempt tried the call, or settled it."""
+    return any(t.attempt == attempt for t in call.tries) or _is_settled(call, attempt)
 
 
-def _name(intent: CallIntent | None, key: str) -> str:
-    if intent is None:
-        return key
-    if intent.kind == "model":
-        return "model call" if intent.number == 1 else "model call, tried again"
-    return f"{intent.name} ({intent.policy})"
+def _is_settled(call: CallState, attempt: int) -> bool:
+    return call.outcome is not None and call.outcome.attempt == attempt
 
 
-def _outcome(name: str, outcome: CallOutcome) -> Line:
-    match outcome.status:
+def _call(call: CallState, attempt: int) -> Line:
+    """What became of a call in one attempt."""
+    name = "model call" if call.kind == "model" else f"{call.name} ({call.policy})"
+    if call.kind == "model" and any(t.attempt == attempt and t.number > 1 for t in call.tries):
+        name += ", tried again"
+    if call.outcome is None or not _is_settled(call, attempt):
+        return Line("killed", f"{name}: killed in the middle")
+    match call.outcome.status:
         case "ok":
             return Line("ran", name)
         case "unknown":
@@ -146,8 +129,8 @@ def _outcome(name: str, outcome: CallOutcome) -> Line:
             return Line("failed", f"{name}: {status}")
 
 
-def _end(body: TurnFinished) -> Line:
-    if body.status != "succeeded":
-        return Line("failed", body.status)
-    output = "" if body.output is None or isinstance(body.output, BlobRef) else values.decode(body.output)
-    return Line("done", f"finished: {output}")
+def _end(turn: TurnState) -> Line:
+    if turn.status != "succeeded":
+        return Line("failed", turn.status)
+    output = turn.output.json if turn.output is not None else None
+    return Line("done", "finished" if output is None else f"finished: {msgspec.json.decode(output)}")

@@ -1,21 +1,32 @@
-"""A log, and bare counts, as the lines that people read."""
+"""A run, and bare counts, as the lines that people read beside each other."""
 
 from io import StringIO
 
 from rich.console import Console
 
 from journal.core.codec import seal
-from journal.core.records import Body, CallIntent, CallOutcome, Policy, Record, TurnFinished, TurnStarted
-from journal.demo.timeline import Attempt, Entry, Line, from_counts, from_log, render
+from journal.core.records import (
+    Body,
+    CallIntent,
+    CallOutcome,
+    Policy,
+    Record,
+    RunCreated,
+    TurnFinished,
+    TurnStarted,
+    TurnSubmitted,
+)
+from journal.demo.timeline import Attempt, Line, from_counts, from_state, render
+from journal.replay.fold import fold
 
 
-def log(*bodies: tuple[str | None, Body]) -> list[Entry]:
-    entries = []
+def log(*bodies: tuple[str | None, Body]) -> list[Record]:
+    records, epoch = [], 0
     for seq, (key, body) in enumerate(bodies, 1):
+        epoch += isinstance(body, TurnStarted)
         new = seal("r", body, turn="start", key=key)
-        record = Record("r", seq, 0.0, new.type, "start", key, 1, b"", new.body, new.checksum)
-        entries.append((record, body))
-    return entries
+        records.append(Record("r", seq, 0.0, new.type, "start", key, epoch, b"", new.body, new.checksum))
+    return records
 
 
 def model(attempt: int, number: int = 1) -> CallIntent:
@@ -30,25 +41,29 @@ def tool(name: str, policy: Policy, attempt: int) -> CallIntent:
 
 OK = CallOutcome(status="ok", value=b"1")
 
-KILLED_TWICE = log(
-    (None, TurnStarted(worker="a", attempt=1)),
-    ("m1", model(1)),
-    ("m1", OK),
-    ("t1", tool("get_order", "safe", 1)),
-    ("t1", OK),
-    ("t2", tool("refund", "never", 1)),
-    (None, TurnStarted(worker="b", attempt=2, taken_over=True)),
-    ("t2", CallOutcome(status="unknown")),
-    ("m2", model(2)),
-    (None, TurnStarted(worker="c", attempt=3, taken_over=True)),
-    ("m2", model(3, number=2)),
-    ("m2", OK),
-    (None, TurnFinished(status="succeeded", output=b'"all good"')),
+KILLED_TWICE = fold(
+    log(
+        (None, RunCreated(agent="support", nonce=b"")),
+        (None, TurnSubmitted(input=b"1", input_digest=b"")),
+        (None, TurnStarted(worker="a", attempt=1)),
+        ("m1", model(1)),
+        ("m1", OK),
+        ("t1", tool("get_order", "safe", 1)),
+        ("t1", OK),
+        ("t2", tool("refund", "never", 1)),
+        (None, TurnStarted(worker="b", attempt=2, taken_over=True)),
+        ("t2", CallOutcome(status="unknown")),
+        ("m2", model(2)),
+        (None, TurnStarted(worker="c", attempt=3, taken_over=True)),
+        ("m2", model(3, number=2)),
+        ("m2", OK),
+        (None, TurnFinished(status="succeeded", output=b'"all good"')),
+    )
 )
 
 
-def test_a_log_is_told_attempt_by_attempt() -> None:
-    assert from_log(KILLED_TWICE) == [
+def test_a_run_is_told_attempt_by_attempt() -> None:
+    assert from_state(KILLED_TWICE) == [
         Attempt(
             "attempt 1 starts",
             [
@@ -98,7 +113,9 @@ def test_counts_are_told_the_same_way() -> None:
 
 def test_both_stand_side_by_side() -> None:
     console = Console(file=StringIO(), record=True, width=120)
-    console.print(render(("with", from_log(KILLED_TWICE)), ("without", from_counts(["started", "refunds"]))))
+    console.print(
+        render(("with", from_state(KILLED_TWICE)), ("without", from_counts(["started", "refunds"])))
+    )
     text = console.export_text()
     first = next(line for line in text.splitlines() if "attempt 1" in line)
     assert first.count("attempt 1") == 2

@@ -1,0 +1,36 @@
+"""The demo's agent with the journal: the same tools and the same prompt as `plain.py`, and one line changed."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from journal import Journal, Turn
+
+RUN_ID = "order-42"
+
+# The tools say nothing of a journal, so their policies stand here; `refund` is named nowhere, hence `never`.
+journal = Journal(tools={"get_order": "safe", "post_note": "safe"})
+
+
+@journal.agent
+async def support(turn: Turn, prompt: str) -> str:
+    """Work one request of a customer through."""
+    from journal.adapters.openai_agents import DurableRunner  # imports the Agents SDK, which takes seconds
+    from journal.demo.support import agent
+
+    result = await DurableRunner.run(agent, prompt)  # in plain.py: Runner.run(agent, prompt)
+    return str(result.final_output)
+
+
+def act(environment: Mapping[str, str]) -> None:
+    """One worker: see that the request is in the queue, and work until there is nothing to do."""
+    os.environ.update(environment)
+    asyncio.run(_work())
+
+
+async def _work() -> None:
+    from journal.demo.support import PROMPT
+
+    async with journal:
+        await support.submit(PROMPT, run_id=RUN_ID)  # the same request again is the same turn
+        await journal.worker(concurrency=1).run(until_idle=True)

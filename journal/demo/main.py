@@ -1,0 +1,44 @@
+"""What the command line calls for `journal demo`: play it, then print the timeline, or one JSON object."""
+
+import sys
+from importlib.util import find_spec
+
+import msgspec
+from rich.console import Console
+
+from journal.demo.scenario import Demo, play
+from journal.demo.timeline import from_counts, from_state, render
+
+
+def main(*, as_json: bool = False) -> int:
+    """Returns the exit code: 0, or 2 where the Agents SDK is not installed.
+
+    JSON goes to stdout and nothing else does; what is for people goes to stderr.
+    """
+    console = Console(stderr=True)
+    if find_spec("agents") is None:
+        console.print("journal demo needs the OpenAI Agents SDK: pip install 'durable-journal[demo]'")
+        return 2
+    with console.status(
+        "A worker is killed inside a refund, the next inside a model call, a third carries on"
+    ):
+        demo = play()
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(demo.summary()).decode() + "\n")
+    else:
+        show(demo, console)
+    return 0
+
+
+def show(demo: Demo, console: Console) -> None:
+    """Both timelines, and under them what they cost."""
+    left = ("With the journal", from_state(demo.run))
+    right = ("The same script without it", from_counts(demo.plain.happened))
+    console.print(render(left, right))
+    for name, played in (("with", demo.durable), ("without", demo.plain)):
+        times = "once" if played.refunds == 1 else f"{played.refunds} times"
+        console.print(
+            f"{name:>8} the journal: {played.model_calls_paid} model calls paid, refunded {times}",
+            highlight=False,
+        )
+    console.print(f"Played with real processes and SIGKILL in {demo.seconds:.1f} s.", highlight=False)
