@@ -72,6 +72,7 @@ class Verbs(click.Group):
         """Run a verb; errors become one line on stderr and an exit code."""
         given = list(sys.argv[1:] if args is None else args) or ["--help"]
         settings = extra.setdefault("obj", Settings())
+        settings.is_process = args is None and standalone_mode
         if os.environ.get("NO_COLOR"):
             extra.setdefault("color", False)
         try:

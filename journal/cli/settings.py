@@ -17,6 +17,8 @@ class Settings:
         self.namespace: str | None = None
         self.as_json = False
         self.debug = False
+        self.is_process = False
+        """Whether the verb is what this process is for, and may end it."""
 
 
 settings_of = click.make_pass_decorator(Settings, ensure=True)

@@ -1,7 +1,10 @@
 """What SIGTERM and SIGINT mean to a worker: the first stops it, the second ends it."""
 
 import asyncio
+import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,3 +45,21 @@ class Signals:
             self.is_second = True
             logger().warning("stopping at once", signal=number.name, busy=self._worker.busy)
             self._task.cancel()
+
+
+def end_within(seconds: float, code: int) -> None:
+    """End the process with `code` if it has not ended by then.
+
+    A function that hangs on a thread cannot be cancelled, and Python waits for it for ever. Its run is with somebody
+    else by now: only this process would stay.
+    """
+
+    def end() -> None:
+        logger().warning("calls on threads are left behind", seconds=seconds)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True  # a process that ends in time ends
+    timer.start()

@@ -15,9 +15,11 @@ from journal.cli.health import serve_health
 from journal.cli.logs import configure_logs
 from journal.cli.opening import needed_journal
 from journal.cli.settings import Settings, common_options, settings_of
-from journal.cli.signals import Signals
+from journal.cli.signals import Signals, end_within
 from journal.engine.journal import Journal
 from journal.engine.worker import Worker
+
+_LINGER_SECONDS, _BRIEF_SECONDS = 5.0, 0.5
 
 
 @click.command
@@ -62,7 +64,11 @@ def command(
     journal = needed_journal(settings)
     chosen = None if agents is None else [name.strip() for name in agents.split(",") if name.strip()]
     worker = journal.worker(concurrency=concurrency, agents=chosen, grace_seconds=grace)
-    return asyncio.run(_work(journal, worker, until_idle=until_idle, health_port=health_port))
+    with asyncio.Runner() as runner:
+        code = runner.run(_work(journal, worker, until_idle=until_idle, health_port=health_port))
+        if settings.is_process:
+            end_within(_LINGER_SECONDS if code == OK else _BRIEF_SECONDS, code)
+    return code
 
 
 async def _work(journal: Journal, worker: Worker, *, until_idle: bool, health_port: int | None) -> int:

@@ -40,6 +40,13 @@ async def stubborn() -> str:
     return reading.result()
 
 
+@never
+def threaded() -> str:
+    """Hangs on a thread, where nothing reaches it."""
+    print("in the call", flush=True)
+    return Path("gate").read_text()
+
+
 @journal.agent
 async def between(turn: Turn, prompt: str) -> str:
     await turn.step(note)
@@ -51,7 +58,7 @@ async def between(turn: Turn, prompt: str) -> str:
 
 @journal.agent
 async def within(turn: Turn, prompt: str) -> str:
-    result = await turn.tool(stubborn if prompt == "stubborn" else held)
+    result = await turn.tool({"stubborn": stubborn, "threaded": threaded}.get(prompt, held))
     return result.text
 
 

@@ -59,6 +59,15 @@ def test_sigterm_hands_on_a_turn_that_is_within_a_call(cli: Cli, workplace: Path
     assert (found["info"]["status"], found["info"]["takeovers"]) == ("succeeded", 0)
 
 
+def test_a_function_that_hangs_on_a_thread_does_not_keep_the_process(cli: Cli, workplace: Path) -> None:
+    cli("submit", "within", "threaded", "--run", "r")
+    with running(workplace, *WORKER, "--grace", "0") as worker:
+        assert worker.line() == "in the call"
+        worker.popen.send_signal(signal.SIGTERM)
+        assert worker.wait() == 0
+    assert shown(cli, "r")["info"]["status"] == "pending"
+
+
 def test_a_drained_worker_that_is_killed_is_no_crash(cli: Cli, workplace: Path) -> None:
     """A call that cannot be cancelled outlasts the grace; the supervisor's SIGKILL must not count as a crash."""
     cli("submit", "within", "stubborn", "--run", "r")
