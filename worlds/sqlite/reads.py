@@ -31,6 +31,19 @@ class Place:
         self.is_closed = is_closed
 
 
+class Page:
+    """What a follower takes at a time."""
+
+    __slots__ = ("has_all", "is_over", "items")
+
+    def __init__(self, items: list[Item], *, has_all: bool, is_over: bool) -> None:
+        self.items = items
+        self.has_all = has_all
+        """Whether that is all there was."""
+        self.is_over = is_over
+        """Whether nothing can come after it."""
+
+
 class Reader:
     """Reads of one namespace, through whatever connection it is handed."""
 
@@ -75,21 +88,20 @@ class Reader:
             found.append(record)
         return found
 
-    def page(
-        self, connection: sqlite3.Connection, run: str, offset: tuple[int, int], now: float
-    ) -> tuple[list[Item], bool]:
-        """Items behind `offset` in its order, and whether nothing can come after them."""
+    def page(self, connection: sqlite3.Connection, run: str, offset: tuple[int, int], now: float) -> Page:
+        """Items behind `offset`, in its order."""
         place = self.look(connection, run, now)
         if place is None:
-            return [], False
+            return Page([], has_all=True, is_over=False)
         seq, sub = offset
         # Records first: a delta that is seen with them lies behind a record that was seen too.
         records = self.records(connection, place, run, seq, CHUNK)
         reached = records[-1].seq if records else seq
         rows = connection.execute(SQL["read_deltas"], (place.rid, seq, sub, reached, CHUNK)).fetchall()
-        is_over = place.is_closed and len(records) < CHUNK and len(rows) < CHUNK
+        has_all = len(records) < CHUNK and len(rows) < CHUNK
+        is_over = has_all and place.is_closed
         if not rows:
-            return list(records), is_over
+            return Page(list(records), has_all=has_all, is_over=is_over)
         deltas: list[Item] = [
             Delta(seq=at, sub=nth, time=time, call=call, number=number, data=data)
             for at, nth, time, call, number, data in rows
@@ -99,7 +111,7 @@ class Reader:
             # More deltas may lie behind the last one, before the records that follow it.
             last = _place(deltas[-1])
             items = [item for item in items if _place(item) <= last]
-        return items, is_over
+        return Page(items, has_all=has_all, is_over=is_over)
 
     def info(self, connection: sqlite3.Connection, run: str, now: float) -> RunInfo | None:
         """The run as listings show it, or None. Raises `RunGone`."""

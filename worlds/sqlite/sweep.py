@@ -83,6 +83,8 @@ class Sweep:
         asked = (self._door.namespace, self._door.now, 100)
         rids = [rid for (rid,) in execute(SQL["expired_tombstones"], asked).fetchall()]
         for rid in rids:
+            # What the door knows of it would bring the tombstone back, were the clock stepped back.
+            self._door.forget_run(execute(SQL["name_of"], (rid,)).fetchone()[0])
             execute(SQL["forget_keys"], (rid,))
             execute(SQL["forget_run"], (rid,))
         return bool(rids)

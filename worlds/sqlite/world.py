@@ -39,7 +39,7 @@ from journal.worlds.sqlite.claims import Search, Taking, wish
 from journal.worlds.sqlite.connection import StoreFile, connect, world_error
 from journal.worlds.sqlite.deltas import Publishing
 from journal.worlds.sqlite.locks import Holder
-from journal.worlds.sqlite.reads import CHUNK, Reader
+from journal.worlds.sqlite.reads import CHUNK, Page, Reader
 from journal.worlds.sqlite.renewer import SqliteRenewer
 from journal.worlds.sqlite.statements import SQL
 from journal.worlds.sqlite.sweep import Sweep
@@ -223,16 +223,16 @@ class SqliteWorld:
             while True:
                 # Listen, then look: what lands between the look and the wait rings the bell.
                 bell.clear()
-                page, is_over = self._page(run, place)
-                for item in page:
+                page = self._page(run, place)
+                for item in page.items:
                     place = (item.seq, item.sub if isinstance(item, Delta) else 0)
                     yield item
-                if is_over:
+                if page.is_over:
                     return
-                if not page:
+                if page.has_all:
                     await bell.wait()
 
-    def _page(self, run: str, place: tuple[int, int]) -> tuple[list[Item], bool]:
+    def _page(self, run: str, place: tuple[int, int]) -> Page:
         return self._inline(lambda connection: self._reader.page(connection, run, place, self._clock.time()))
 
     async def aclose(self) -> None:
