@@ -18,7 +18,7 @@ from journal.core.records import NewRecord, Record, TurnStatus
 # What is offered to the door -----------------------------------------------------------------------
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """The right to append for a run. Compared for equality: epochs repeat after a restore, tokens do not."""
 
     run: str
@@ -26,7 +26,7 @@ class Claim(msgspec.Struct, frozen=True):
     token: bytes
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """The batch is offered by whoever holds the run."""
 
     claim: Claim
@@ -34,7 +34,7 @@ class Held(msgspec.Struct, frozen=True):
     """Id of this holder's last answered batch, before that of the last record it read. None: not checked."""
 
 
-class Keyed(msgspec.Struct, frozen=True):
+class Keyed(msgspec.Struct, frozen=True, gc=False):
     """The batch is offered from outside; the key makes it idempotent within the run."""
 
     key: str
@@ -42,7 +42,7 @@ class Keyed(msgspec.Struct, frozen=True):
     """Digest of what is asked for: the same key with another digest is a conflict."""
 
 
-class Create(msgspec.Struct, frozen=True):
+class Create(msgspec.Struct, frozen=True, gc=False):
     """Create the run if it is absent: `record` becomes its first one. Ignored if the run exists."""
 
     agent: str
@@ -109,7 +109,7 @@ class Close(msgspec.Struct, frozen=True, tag=True):
 QueueChange = Submit | Park | Wake | Progress | Finish | Block | Release | Drain | Retry | Close
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """What becomes durable together, or not at all."""
 
     run: str
@@ -127,7 +127,7 @@ class Batch(msgspec.Struct, frozen=True):
 # What the door answers -----------------------------------------------------------------------------
 
 
-class Committed(msgspec.Struct, frozen=True, tag=True):
+class Committed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """All of it is durable. `first` to `last` are the seqs of its records, a created run's first one included.
 
     A batch without records answers the head as `last` and head + 1 as `first`.
@@ -138,7 +138,7 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
     time: float
 
 
-class Duplicate(msgspec.Struct, frozen=True, tag=True):
+class Duplicate(msgspec.Struct, frozen=True, tag=True, gc=False):
     """This batch (or key, with the same digest) is in the log already; nothing was written now."""
 
     original: Committed
@@ -456,7 +456,12 @@ class World(Log, Queue, Stream, Protocol):
 
 def batch_bytes(batch: Batch) -> int:
     """What the batch weighs in a group, in bytes."""
-    return sum(len(r.body) for r in batch.records) + sum(len(b.data) for b in batch.blobs) + 256
+    size = 256
+    for record in batch.records:
+        size += len(record.body)
+    for blob in batch.blobs:
+        size += len(blob.data)
+    return size
 
 
 def agents_match(agent: str, agents: Iterable[str] | None) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 
-class BlobRef(msgspec.Struct, frozen=True):
+class BlobRef(msgspec.Struct, frozen=True, gc=False):
     """Stands for a value that was too large to live in its record; the blob belongs to the run."""
 
     blob: str
@@ -85,7 +85,7 @@ class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Whether the holder before died, rather than finished or released."""
 
 
-class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True):
+class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """A call is about to act. Its key is in the envelope."""
 
     TYPE: ClassVar[str] = "call.intent"
@@ -101,7 +101,7 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Which try of the call this is, from 1."""
 
 
-class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True):
+class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """How a call ended."""
 
     TYPE: ClassVar[str] = "call.outcome"
@@ -171,7 +171,7 @@ class RunClosed(Body, frozen=True, omit_defaults=True, kw_only=True):
     TYPE: ClassVar[str] = "run.closed"
 
 
-class NewRecord(msgspec.Struct, frozen=True):
+class NewRecord(msgspec.Struct, frozen=True, gc=False):
     """A record on its way in: the envelope fields that its writer knows, and the body's bytes."""
 
     type: str
@@ -184,7 +184,7 @@ class NewRecord(msgspec.Struct, frozen=True):
     """Names the key the values are encrypted with. Reserved: nothing encrypts yet."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A record as it lies in the log."""
 
     run: str

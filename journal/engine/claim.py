@@ -38,10 +38,39 @@ UNKNOWN_SECONDS = 60.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
 
 
+class Flusher:
+    """Sees to it that lazy records do not wait long; one timer for all runs, since most of them need none."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[Holding] = set()
+        self._is_set = False
+
+    def watch(self, holding: "Holding") -> None:
+        """This one has begun to buffer."""
+        self._waiting.add(holding)
+        if not self._is_set:
+            self._is_set = True
+            self._loop.call_later(LAZY_SECONDS / 2, self._look)
+
+    def _look(self) -> None:
+        ripe = self._loop.time() - LAZY_SECONDS / 2
+        for holding in list(self._waiting):
+            if not holding.has_buffered:
+                self._waiting.discard(holding)
+            elif holding.buffered_at <= ripe:
+                holding.flush_lazy()  # watched until it is empty: another commit may be in flight
+        self._is_set = bool(self._waiting)
+        if self._is_set:
+            self._loop.call_later(LAZY_SECONDS / 2, self._look)
+
+
 class Holding:
     """A claim in use. Not safe for threads, except `trusted_until` and `renewed`."""
 
-    def __init__(self, world: World, clock: Clock, claimed: Claimed, *, trusted_until: float) -> None:
+    def __init__(
+        self, world: World, clock: Clock, claimed: Claimed, flusher: "Flusher", *, trusted_until: float
+    ) -> None:
         self.world = world
         self.claimed = claimed
         self.claim = claimed.claim
@@ -55,6 +84,9 @@ class Holding:
         self.on_foreign: Callable[[int, int], None] | None = None
         """Told of seqs (after, up to) that others appended."""
         self.progress_due = claimed.takeovers > 0
+        self.buffered_at = 0.0
+        """Loop time of the oldest lazy record that waits."""
+        self._flusher = flusher
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._ids = BatchIds()
@@ -64,7 +96,6 @@ class Holding:
         self._queue: QueueChange | None = None
         self._in_flight = False
         self._flight: list[asyncio.Future[Committed]] = []
-        self._timer_set = False
         self._refused_at = 0.0
         self._delay = _FIRST_DELAY
         self._is_over = False
@@ -80,13 +111,13 @@ class Holding:
             raise self._lost_error()
 
     def buffer(self, record: NewRecord, blob: Blob | None = None) -> None:
-        """Append lazily: with the next commit, or after `LAZY_SECONDS`."""
+        """Append lazily: with the next commit, or within `LAZY_SECONDS`."""
+        if not self._records:
+            self.buffered_at = self._loop.time()
+            self._flusher.watch(self)
         self._records.append(record)
         if blob is not None:
             self._blobs.append(blob)
-        if not self._timer_set:
-            self._timer_set = True
-            self._loop.call_later(LAZY_SECONDS, self._flush_lazy)
 
     def commit(
         self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
@@ -136,6 +167,11 @@ class Holding:
                 waiter.set_exception(self._lost_error())
 
     @property
+    def has_buffered(self) -> bool:
+        """Whether lazy records wait."""
+        return bool(self._records)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is buffered or under way."""
         return not self._in_flight and not self._records
@@ -147,8 +183,8 @@ class Holding:
 
     # The commit --------------------------------------------------------------------------------------
 
-    def _flush_lazy(self) -> None:
-        self._timer_set = False
+    def flush_lazy(self) -> None:
+        """Commit what is buffered, if nothing has taken it along meanwhile."""
         if self._records and self.lost is None and not self._in_flight:
             self._send()
 
@@ -211,7 +247,7 @@ class Holding:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(committed)
-        if self.lost is None and (self._waiters or (self._records and not self._timer_set)):
+        if self._waiters and self.lost is None:
             self._send()
 
     def _give_up(self, waiters: list[asyncio.Future[Committed]], error: BaseException) -> None:

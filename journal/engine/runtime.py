@@ -20,7 +20,7 @@ from journal.core.errors import ControlFlow, HandlerAborted, MissingCapability
 from journal.core.ports import Claimed, Claims, Release, World
 from journal.core.records import MIN_READER
 from journal.engine.attempt import Attempt, open_attempt
-from journal.engine.claim import Holding
+from journal.engine.claim import Flusher, Holding
 from journal.engine.log import logger
 from journal.engine.renewal import Renewals
 
@@ -58,6 +58,7 @@ class Runtime:
         self._waiters: dict[TurnKey, set[asyncio.Future[None]]] = {}
         self._servers: set[str] = set()
         self._looking = False
+        self._flusher = Flusher()
 
     # Life --------------------------------------------------------------------------------------------
 
@@ -165,7 +166,9 @@ class Runtime:
 
     async def work(self, claimed: Claimed, asked: float) -> None:
         """Carry on with a run that was just claimed, until its turn ended here in whichever way."""
-        holding = Holding(self.world, self.clock, claimed, trusted_until=asked + self.journal.lease_seconds)
+        holding = Holding(
+            self.world, self.clock, claimed, self._flusher, trusted_until=asked + self.journal.lease_seconds
+        )
         self._renewals.add(holding)
         try:
             if claimed.taken_over:
