@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from journal.core.clock import Clock
-from journal.core.errors import WorldUnknown
+from journal.core.errors import WorldReadOnly, WorldUnknown
 from journal.core.ports import World
 
 GROUP = "journal.worlds"
@@ -37,7 +37,7 @@ async def open_world(
     resolved = resolve_url(url)
     opener = _find_opener(resolved)
     if resolved == _project_url():
-        _prepare_folder(Path(resolved.removeprefix("sqlite:")).parent)
+        _prepare_folder(Path(resolved.removeprefix("sqlite:")).parent, world=resolved)
     async with opener(resolved, namespace=namespace, clock=clock) as world:
         yield world
 
@@ -92,12 +92,17 @@ def _project_url() -> str:
     return f"sqlite:{folder / FOLDER / 'journal.db'}"
 
 
-def _prepare_folder(folder: Path) -> None:
+def _prepare_folder(folder: Path, *, world: str) -> None:
     """Make the default's folder, invisible to git."""
-    folder.mkdir(exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n")
+    try:
+        folder.mkdir(exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+    except OSError as error:
+        raise WorldReadOnly(
+            f"its folder cannot be made ({error.strerror}): set ${VARIABLE}, or give a store URL", world=world
+        ) from error
 
 
 def _find_opener(url: str) -> Opener:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journal.core.clock import ManualClock
-from journal.core.errors import WorldUnknown
+from journal.core.errors import WorldReadOnly, WorldUnknown
 from journal.worlds import default_url, open_world, redact_url, resolve_url
 from journal.worlds.memory import forget
 
@@ -86,6 +86,14 @@ async def test_the_default_world_is_invisible_to_git(project: Path) -> None:
         assert world.url == f"sqlite:{project}/.journal/journal.db"
     assert (project / ".journal" / ".gitignore").read_text() == "*\n"
     assert (project / ".journal" / "journal.db").exists()
+
+
+@pytest.mark.anyio
+async def test_a_project_that_cannot_be_written(project: Path) -> None:
+    (project / ".journal").touch()  # a file in the folder's place: refused for root, too
+    with pytest.raises(WorldReadOnly, match=r"set \$JOURNAL_WORLD"):
+        async with open_world():
+            pass
 
 
 @pytest.mark.anyio
