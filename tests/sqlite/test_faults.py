@@ -4,6 +4,7 @@ import fcntl
 import os
 import sqlite3
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from journal.core.errors import (
     WorldTooNew,
     WorldUnknown,
 )
-from journal.core.ports import Committed, Duplicate, Unknown
-from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, submit
+from journal.core.ports import Committed, Duplicate, Item, Unknown
+from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, submit, watching
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from tests.sqlite.conftest import Start, line, tell
 
@@ -201,6 +202,39 @@ async def test_nothing_is_acknowledged_into_a_replaced_file(path: Path, url: str
             await holder.record()
         with pytest.raises(WorldMissing):
             await world.claim(worker="w", limit=1, lease_seconds=30, agents=None, reads=1)
+
+
+async def test_a_follower_of_a_deleted_file_is_told(path: Path, url: str) -> None:
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        async with watching(world, "run") as watcher:
+            await watcher.until_count(2)
+            path.unlink()
+            await watcher.until_end()
+            assert isinstance(watcher.error, WorldMissing)
+
+
+# A reader who pauses -------------------------------------------------------------------------------
+
+
+async def test_a_paused_reader_does_not_make_the_log_grow(path: Path, url: str) -> None:
+    """A statement left open would keep the write-ahead log from starting over."""
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        await fill(holder, count=200)
+        paused = world.follow("run")
+        await anext(paused)
+        body = os.urandom(1024 * 1024)
+        for _ in range(60):
+            committed(await holder.offer(holder.batch(raw("run", body))))
+        assert os.path.getsize(f"{path}-wal") < 40 * 1024 * 1024
+        assert [item.seq async for item in _some(paused, 10)] == list(range(2, 12))
+
+
+async def _some(items: AsyncIterator[Item], count: int) -> AsyncIterator[Item]:
+    for _ in range(count):
+        yield await anext(items)
 
 
 # No room, no right ---------------------------------------------------------------------------------

@@ -5,11 +5,14 @@ connection has committed, by one task per world that lives only while somebody w
 """
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from journal.core.errors import WorldError
+from journal.worlds.sqlite.connection import StoreFile
 from journal.worlds.sqlite.door import Changes
 from journal.worlds.sqlite.transaction import Transactor
 
@@ -86,19 +89,34 @@ class Bells:
         self.ring_work()
 
     def notice(self) -> None:
-        """See whether others have written, and ring for what they wrote."""
-        foreign = self._look_around()
-        if foreign == self._foreign:
+        """See whether others have written, and ring for what they wrote.
+
+        If the store cannot be asked, everybody is woken: what they do next tells them why.
+        """
+        try:
+            foreign = self._look_around()
+            if foreign == self._foreign:
+                return
+            signs = self.read_signs(list(self._events)) if self._events else {}
+        except (sqlite3.Error, WorldError):
+            self.ring_all()
             return
         self._foreign = foreign
         self.ring_work()
-        if not self._events:
-            return
-        for run, sign in self.read_signs(list(self._events)).items():
+        for run, sign in signs.items():
             if self._signs.get(run) != sign:
                 self._signs[run] = sign
                 for event in self._events.get(run, ()):
                     event.set()
+
+    def _notice_deaths(self) -> None:
+        try:
+            dead = self.find_dead()
+        except sqlite3.Error:
+            return  # `notice` asks the same store, and wakes everybody
+        if not dead <= self._dead:
+            self.ring_work()
+        self._dead = dead
 
     def _watch(self) -> None:
         if self._task is None or self._task.done():
@@ -111,10 +129,7 @@ class Bells:
             self.notice()
             if self._workers and started >= next_look:
                 next_look = started + HOLDERS_SECONDS
-                dead = self.find_dead()
-                if not dead <= self._dead:
-                    self.ring_work()
-                self._dead = dead
+                self._notice_deaths()
             # A thousand watched runs take milliseconds to look at: never more than a third of the time.
             await asyncio.sleep(max(POLL_SECONDS, 2 * (time.monotonic() - started)))
 
@@ -129,10 +144,13 @@ class Bells:
                 task.exception()
 
 
-def look_around_with(transactor: Transactor, is_busy: Callable[[], bool]) -> Callable[[], int]:
+def look_around_with(
+    transactor: Transactor, file: StoreFile, is_busy: Callable[[], bool]
+) -> Callable[[], int]:
     """How often others were seen to commit; asks SQLite unless the writer thread has the connection, which asks too."""
 
     def look_around() -> int:
+        file.check_identity()
         if not is_busy():
             transactor.look_around()
         return transactor.foreign_commits

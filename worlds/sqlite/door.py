@@ -58,13 +58,13 @@ class Door:
         """A transaction begins."""
         self.now = self.clock.time()
         self.changes = Changes()
+        self._records.clear()  # of a transaction that failed
         if len(self._known) > KNOWN_RUNS:
             self._known.clear()
 
     def forget(self) -> None:
-        """Somebody else has committed, or our own transaction has not: what was known may be wrong."""
+        """Somebody else has committed, or our own transaction has not: what was known of any run may be wrong."""
         self._known.clear()
-        self._records.clear()
 
     def flush(self) -> None:
         """Write the records that wait."""

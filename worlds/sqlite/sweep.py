@@ -75,6 +75,7 @@ class Sweep:
             if self._door.connection.execute(SQL[name], {"rid": rid, "limit": ROWS}).rowcount:
                 return False
         self._door.connection.execute(SQL["mark_emptied"], (rid,))
+        self._door.forget()
         return True
 
     def _forget_some(self, _: None) -> bool:
@@ -87,6 +88,7 @@ class Sweep:
             self._door.forget_run(execute(SQL["name_of"], (rid,)).fetchone()[0])
             execute(SQL["forget_keys"], (rid,))
             execute(SQL["forget_run"], (rid,))
+        self._door.forget()
         return bool(rids)
 
     def _drop_old_deltas(self, asked: tuple[int, SweepPolicy]) -> int | None:

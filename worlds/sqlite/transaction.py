@@ -217,6 +217,10 @@ class Transactor:
             mapped.__cause__ = error
         elif isinstance(error, JournalError):
             answer = error
+        elif isinstance(error, OSError):
+            answer = Unsure(
+                f"{self.url}: {error}"
+            )  # of the locks or of the file: it may have come after the commit
         else:
             answer = InvalidValue(
                 what="batch", path="", reason=f"the store cannot take it ({type(error).__name__}: {error})"
@@ -247,4 +251,4 @@ def _is_of_one(error: Exception) -> bool:
     """Whether one member may be at fault (its contents, or a damaged page of its run), so that halving helps."""
     if isinstance(error, sqlite3.Error):
         return _is_content(error) or primary_code(error) in DAMAGE
-    return not isinstance(error, WorldError)
+    return not isinstance(error, WorldError | OSError)

@@ -93,7 +93,7 @@ class SqliteWorld:
         self._publishing = Publishing(door)
         self._sweep = Sweep(door)
         self._reader = Reader(namespace, url)
-        self._bells = Bells(look_around_with(transactor, lambda: writer.is_busy))
+        self._bells = Bells(look_around_with(transactor, self._file, lambda: writer.is_busy))
         self._bells.read_signs = _signs_reader(self._reads, namespace)
         self._bells.find_dead = _dead_finder(self._reads, self._search)
         writer = Writer(transactor, busy_seconds=busy_seconds, on_change=self._bells.ring)
@@ -233,6 +233,7 @@ class SqliteWorld:
                     await bell.wait()
 
     def _page(self, run: str, place: tuple[int, int]) -> Page:
+        self._file.check_identity()
         return self._inline(lambda connection: self._reader.page(connection, run, place, self._clock.time()))
 
     async def aclose(self) -> None:
@@ -240,10 +241,12 @@ class SqliteWorld:
         if not self._is_open:
             return
         self._is_open = False
-        with anyio.CancelScope(shield=True):
-            await self._bells.aclose()
-            await self._writer.aclose()
-        self._finalizer()
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._bells.aclose()
+                await self._writer.aclose()
+        finally:
+            self._finalizer()
 
     # How statements are run
 

@@ -221,7 +221,8 @@ class Writer:
             self._transactor.close()
         else:
             self._jobs.put(None)
-            self._thread.join(wait_seconds)
+            if wait_seconds:  # a finalizer may run on any thread, that one too
+                self._thread.join(wait_seconds)
 
 
 def _work(
