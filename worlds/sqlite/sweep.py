@@ -88,7 +88,6 @@ class Sweep:
             self._door.forget_run(execute(SQL["name_of"], (rid,)).fetchone()[0])
             execute(SQL["forget_keys"], (rid,))
             execute(SQL["forget_run"], (rid,))
-        self._door.forget()
         return bool(rids)
 
     def _drop_old_deltas(self, asked: tuple[int, SweepPolicy]) -> int | None:
