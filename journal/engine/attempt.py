@@ -86,6 +86,8 @@ class Attempt:
         self.number = history.attempts + 1
         self.acting = 0
         """Calls between intent and outcome."""
+        self.threads: set[object] = set()
+        """Sync calls whose threads are still running, awaited or not."""
         self.stop: Stop | None = None
         self.fatal: ControlFlow | None = None
         """The first control flow that was raised into the handler; no harness can swallow it for good."""
@@ -260,8 +262,12 @@ class Attempt:
             self.runtime.turn_ended(self.holding.run, self.turn_id)
 
     async def release(self) -> None:
-        """Give the run back unfinished; best effort, since a lease that runs out does the same."""
-        await self._append(None, Release())
+        """Give the run back unfinished; best effort, since a lease that runs out does the same.
+
+        A sync call cannot be stopped on its thread: while one runs, nobody else may have the run. It is marked
+        draining, and falls to the next holder with this process.
+        """
+        await self._append(None, Drain() if self.threads else Release())
 
     async def drain(self) -> None:
         """Say that whoever takes this run over does not follow a crash."""

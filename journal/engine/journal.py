@@ -331,7 +331,10 @@ class Journal:
             return
         if await (await self.runtime()).world.turn(run_id, turn) is None:
             raise TurnNotFound(run_id=run_id, turn_id=turn)
-        await self._tell(run_id, f"cancel:{turn}", CancelRequested(reason=reason), Wake(), turn=turn)
+        # Nobody works on a blocked turn: it is made due once more, and found cancelled by whoever claims it.
+        is_blocked = info.status == "blocked" and info.turn == turn
+        key, queue = (f"cancel:{turn}:{info.head}", Retry(turn)) if is_blocked else (f"cancel:{turn}", Wake())
+        await self._tell(run_id, key, CancelRequested(reason=reason), queue, turn=turn)
         for attempt in (await self.runtime()).attempts:
             if attempt.holding.run == run_id and attempt.turn_id == turn:
                 attempt.halt("cancel")

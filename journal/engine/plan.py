@@ -65,7 +65,9 @@ def plan_of(fn: Callable[..., Any]) -> Plan:
 
 def _make(fn: Callable[..., Any]) -> Plan:
     if not callable(fn):
-        raise InvalidOptions(f"a function is called through a turn, not {fn!r}: pass the function, then its arguments")
+        raise InvalidOptions(
+            f"a function is called through a turn, not {fn!r}: pass the function, then its arguments"
+        )
     own = getattr(fn, "__journal_marker__", None)
     marked = marker_of(fn)
     if isinstance(fn, Step):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 1.0
+_COULD_NOT_START_SECONDS = 1.0
+"""How long a run is left alone by all that could not be started (its resources failed): no hot loop."""
 TurnKey = tuple[str, str]
 
 
@@ -200,7 +202,7 @@ class Runtime:
         """Best effort: a lease that runs out does the same."""
         if holding.lost is None and not holding.is_over:
             try:
-                await holding.commit(queue=Release())
+                await holding.commit(queue=Release(delay_seconds=_COULD_NOT_START_SECONDS))
             except (ControlFlow, Exception) as error:  # noqa: BLE001 - must not mask the first error
                 self.log.warning("release failed", run=holding.run, error=type(error).__qualname__)
 
@@ -289,9 +291,9 @@ class Runtime:
                 for key in waiting:
                     if await self._has_ended(*key):
                         self.turn_ended(*key)
+                if not any(key[0] == run for key in self._waiters):
+                    return  # no await since this was looked up: nobody can slip in before `finally`
                 if not claims.claimed:
-                    if not any(key[0] == run for key in self._waiters):
-                        return  # no await since this was looked up: nobody can slip in before `finally`
                     due = claims.next_due_seconds
                     await self.world.wait_for_work(_POLL_SECONDS if due is None else min(due, _POLL_SECONDS))
         except Exception as error:  # noqa: BLE001 - told to those who wait

@@ -8,8 +8,6 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-import anyio.to_thread
-
 from journal.core import values
 from journal.core.arguments import encode_arguments
 from journal.core.errors import ControlFlow, InvalidOptions, OutcomeUnknown, ValueLost
@@ -20,6 +18,7 @@ from journal.core.typed import ValueCodec
 from journal.engine.calls import Call, Settled, perform
 from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
+from journal.engine.threads import on_thread
 from journal.tools.result import ToolResult
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class Turn:
             key=plan.key or scope.next_key(plan.name),
             kind=kind,
             name=plan.name,
-            act=_act_of(plan, args, kwargs),
+            act=_act_of(attempt, plan, args, kwargs),
             input=data,
             input_digest=values.digest(data),
             encode=plan.codec.encode,
@@ -155,11 +154,13 @@ class Turn:
         return settled
 
 
-def _act_of(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
+def _act_of(
+    attempt: "Attempt", plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[], Awaitable[Any]]:
     call = functools.partial(plan.fn, *args, **kwargs)
     if plan.is_async:
         return cast("Callable[[], Awaitable[Any]]", call)
-    return functools.partial(anyio.to_thread.run_sync, call)
+    return functools.partial(on_thread, attempt.threads, call)
 
 
 def failure_of(settled: Settled) -> BaseException:

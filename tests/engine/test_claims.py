@@ -357,3 +357,31 @@ async def test_stopped_past_its_lease_every_append_is_refused(tmp_path: Path) ->
     assert stage.effects()["refund o0"] == 1
     starts = [b for r in await stage.log("r0") if isinstance(b := open_record(r), TurnStarted)]
     assert [s.taken_over for s in starts] == [False, True]
+
+
+async def test_a_run_is_not_given_back_while_a_thread_works_on_it(url: str) -> None:
+    """A sync call cannot be stopped: the run stays with this process, marked as no crash."""
+    import threading
+
+    inside, go = threading.Event(), threading.Event()
+    journal = Journal(url)
+
+    @tool(replay="never")
+    def refund() -> None:
+        inside.set()
+        go.wait(10)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        await turn.tool(refund)
+
+    async with journal:
+        await work.submit(None, run_id="r")
+        async with journal.worker(grace_seconds=0).running():
+            while not inside.is_set():
+                await asyncio.sleep(0.005)
+        assert (await journal.get("r")).status == "running"
+        async with open_world(url) as world:
+            claims = await world.claim(worker="w", limit=1, lease_seconds=1, agents=None, reads=1, run="r")
+            assert claims.claimed == ()
+        go.set()

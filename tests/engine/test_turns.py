@@ -761,3 +761,28 @@ async def test_markers_and_globs_decide_the_policy(url: str) -> None:
             "rother2": "safe",
             "srefund_it1": "safe",
         }
+
+
+async def test_a_blocked_turn_can_be_cancelled(url: str) -> None:
+    async def a() -> None: ...
+
+    async def b() -> None: ...
+
+    steps: list[Any] = [a]
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        await turn.step(steps[0])
+        raise RuntimeError
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        steps[0] = b
+        handle = await journal.retry("r")
+        with pytest.raises(TurnBlocked):
+            await handle.settle(5, serve=True)
+        await handle.cancel()
+        with pytest.raises(TurnCancelled):
+            await handle.settle(5, serve=True)
