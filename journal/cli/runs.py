@@ -34,10 +34,11 @@ def command(
     With --json one object a line; its `position` is what --before takes.
     """
 
-    async def read(journal: Journal) -> list[RunInfo]:
-        return await journal.runs(RunQuery(status=status, agent=agent, before=before, limit=limit))
+    async def read(journal: Journal) -> tuple[str, list[RunInfo]]:
+        query = RunQuery(status=status, agent=agent, before=before, limit=limit)
+        return (await journal.runtime()).world.url, await journal.runs(query)
 
-    found = run(settings, read)
+    url, found = run(settings, read)
     if settings.as_json:
         for info in found:
             emit(info_of(info))
@@ -46,7 +47,7 @@ def command(
     if rows:
         table(_HEADER, rows, [_MARKS.get(i.status, "plain") for i in found])
     else:
-        remark("no runs here")
+        remark(f"no runs in {url}")
     if len(found) == limit:
         remark(f"there may be more: journal runs --before {found[-1].position}")
 
