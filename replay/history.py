@@ -126,7 +126,7 @@ class TurnHistory:
 
     def claim(self, key: str) -> None:
         """The code asked for this recorded call."""
-        if key not in self._claimed:
+        if key in self.calls and key not in self._claimed:
             counts = self._counts()  # before the key joins those claimed
             self._claimed.add(key)
             if is_counted(key):
@@ -142,6 +142,8 @@ class TurnHistory:
 
     def unclaimed(self) -> str | None:
         """Any recorded call that the code has not asked for."""
+        if len(self._claimed) == len(self.calls):
+            return None
         return next((k for k in self.calls if k not in self._claimed), None)
 
     def _counts(self) -> Counter[str]:

@@ -7,7 +7,8 @@ process stops, and only the first of these is an end.
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import anyio
 
@@ -65,8 +66,7 @@ _DELTA_SECONDS = 0.03
 _RECANCEL_SECONDS = 5.0
 _CANNOT_READ_SECONDS = 30.0
 
-Stop = Literal["cancel", "shutdown", "lost"]
-T = TypeVar("T")
+Stop = Literal["cancel", "shutdown", "lost", "over"]
 
 
 class Attempt:
@@ -86,6 +86,8 @@ class Attempt:
         self.number = history.attempts + 1
         self.acting = 0
         """Calls between intent and outcome."""
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        """Tasks besides the handler's own that made calls."""
         self.threads: set[object] = set()
         """Sync calls whose threads are still running, awaited or not."""
         self.stop: Stop | None = None
@@ -125,8 +127,10 @@ class Attempt:
             await self._until_done(self._handler)
         except asyncio.CancelledError as error:
             stopped = error
-        self.is_over = True
         holding.on_foreign = None
+        if self._handler.done():
+            await self._stop_leftovers()
+        self.is_over = True
         if self._handler.done():
             await self._conclude(self._handler)
         if stopped is not None:
@@ -155,6 +159,19 @@ class Attempt:
                 await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS)
             raise
 
+    async def _stop_leftovers(self) -> None:
+        """Cancel what the handler left running (a gather that failed, a task nobody awaited).
+
+        Their calls stay without an outcome: nobody waits for it any more, and a retry runs the safe ones again.
+        """
+        left = [task for task in self.tasks if not task.done()]
+        if left:
+            self.stop = self.stop or "over"
+            for task in left:
+                task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(left, timeout=_RECANCEL_SECONDS)
+
     def halt(self, why: Stop) -> None:
         """Cancel the handler because of `why`; the first reason but for a lost claim stands."""
         if self.stop is None or why == "lost":
@@ -175,7 +192,7 @@ class Attempt:
                 await asyncio.sleep(0)
         if self.runtime.is_closing and self.stop is None:
             self.stop = "shutdown"
-        return self.stop in ("shutdown", "lost")
+        return self.stop in ("shutdown", "lost", "over")
 
     # Ending ------------------------------------------------------------------------------------------
 

@@ -112,7 +112,13 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 pass
     else:
         assert FIRST.number == 1
-    await _record_intent(attempt, call, number)
+    try:
+        await _record_intent(attempt, call, number)
+    except asyncio.CancelledError:
+        if not await attempt.is_stopping():
+            # The handler's own doing, before the act began: the log must say so, or a replay would act.
+            await durable(attempt, call, CallOutcome(status="cancelled"))
+        raise
     return await _act(attempt, call, number)
 
 

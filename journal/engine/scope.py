@@ -51,6 +51,8 @@ def current_scope(what: str, attempt: "Attempt | None" = None) -> Scope:
         scope.tasks += 1
         name = f"t{scope.tasks}"
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
+        if task is not None:
+            scope.attempt.tasks.add(task)
         _current.set(scope)
     return scope
 

@@ -786,3 +786,58 @@ async def test_a_blocked_turn_can_be_cancelled(url: str) -> None:
         await handle.cancel()
         with pytest.raises(TurnCancelled):
             await handle.settle(5, serve=True)
+
+
+async def test_a_call_cancelled_by_the_handler_is_cancelled_on_replay_too(url: str) -> None:
+    ran: list[int] = []
+
+    async def slow() -> None:
+        ran.append(1)
+        await asyncio.Event().wait()
+
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> str:
+        try:
+            await asyncio.wait_for(turn.step(slow), 0.05)
+        except TimeoutError:
+            pass
+        if turn.attempt == 1:
+            raise RuntimeError
+        return "in time"
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        assert await (await journal.retry("r")).settle(5, serve=True) == "in time"
+        assert ran == [1]
+
+
+async def test_what_a_failed_gather_left_running_is_stopped_and_runs_again_on_retry(url: str) -> None:
+    started: list[str] = []
+    go = asyncio.Event()
+
+    async def slow() -> str:
+        started.append("slow")
+        await go.wait()
+        return "slow"
+
+    async def bad() -> str:
+        started.append("bad")
+        if not go.is_set():
+            raise ValueError
+        return "good"
+
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> list[str]:
+        return list(await asyncio.gather(turn.step(slow), turn.step(bad)))
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        go.set()
+        assert await (await journal.retry("r")).settle(5, serve=True) == ["slow", "good"]
+        assert started == ["slow", "bad", "slow", "bad"]
