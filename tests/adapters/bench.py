@@ -86,7 +86,8 @@ class Bench:
         task = asyncio.create_task(work.run("go", run_id="r"))
         reached = asyncio.create_task(self.inside.wait())
         await asyncio.wait({task, reached}, return_when=asyncio.FIRST_COMPLETED)
-        assert not task.done(), "it ended before it could be lost"
+        if task.done():
+            raise AssertionError(f"it ended before it could be lost: {task.result()}")
         await journal.aclose()
         await asyncio.wait({task})
         assert task.cancelled() or task.exception() is not None

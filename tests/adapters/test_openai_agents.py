@@ -20,8 +20,8 @@ pytestmark = pytest.mark.anyio
 UNKNOWN = "was started before an interruption and may have completed. It was not repeated."
 
 
-def refunds(bench: Bench, **options: Any) -> FunctionTool:
-    @function_tool(**options)
+def refunds(bench: Bench, description: str | None = None) -> FunctionTool:
+    @function_tool(description_override=description)
     async def refund(order: str) -> str:
         await bench.effect(f"refund {order}", hang=True)
         return f"refunded {order}"
@@ -399,7 +399,7 @@ async def test_a_marker_on_the_function_speaks_too(bench: Bench) -> None:
 async def test_a_marker_survives_a_copy(bench: Bench) -> None:
     import dataclasses
 
-    tool = safe(refunds(bench, description_override="test_a_marker_survives_a_copy"))
+    tool = safe(refunds(bench, "a tool of this test alone"))
     assert await _policy(bench, dataclasses.replace(tool)) == "safe"
 
 

@@ -4,7 +4,7 @@ Tested with version 0.24. Model calls, function and MCP tools, handoffs, agents 
 Tools that the provider runs inside a model call are not, and make that call `never`. See docs/openai-agents.md.
 """
 
-from journal.adapters.openai_agents.agent import trust_mcp_hints
+from journal.adapters.openai_agents.agent import durable_agent, trust_mcp_hints
 from journal.adapters.openai_agents.runner import DurableRunner
 
-__all__ = ["DurableRunner", "trust_mcp_hints"]
+__all__ = ["DurableRunner", "durable_agent", "trust_mcp_hints"]

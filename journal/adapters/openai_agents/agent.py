@@ -20,10 +20,10 @@ from agents.tool_context import ToolContext
 
 from journal.adapters.openai_agents.hosted import refuse_local
 from journal.adapters.openai_agents.model import durable_model, durable_provider
-from journal.adapters.openai_agents.place import Place, current_place, nested_at
+from journal.adapters.openai_agents.place import current_place, nested_at, place_here
 from journal.adapters.openai_agents.session import durable_session
 from journal.adapters.openai_agents.standin import missing_tools, standin
-from journal.adapters.openai_agents.tools import durable_tool, policy_of, with_invoke
+from journal.adapters.openai_agents.tools import durable_tool, with_invoke
 from journal.core.errors import InvalidOptions
 
 S = TypeVar("S", bound=MCPServer)
@@ -46,18 +46,19 @@ class DurableAgent(Agent[Any]):
     """An agent whose tools are recorded. Stands before the agent's own class."""
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
-        place = current_place(f"agent {self.name!r}")
-        place.agent_name = self.name
         tools = await super().get_all_tools(run_context)
+        if (place := place_here()) is None:  # a state is being restored: whoever runs these is refused
+            return [self._recorded(tool) for tool in tools]
+        place.agent_name = self.name
         names = {tool.name for tool in tools}
         for handoff in self.handoffs:
             names.add(
                 handoff.tool_name if isinstance(handoff, Handoff) else Handoff.default_tool_name(handoff)
             )
         tools += [standin(name) for name in await missing_tools(place, names)]
-        return [self._durable(tool, place) for tool in tools]
+        return [self._recorded(tool) for tool in tools]
 
-    def _durable(self, tool: Tool, place: Place) -> Tool:
+    def _recorded(self, tool: Tool) -> Tool:
         if not isinstance(tool, FunctionTool):
             refuse_local(tool)
             return tool
@@ -65,13 +66,7 @@ class DurableAgent(Agent[Any]):
             return durable_agent_tool(tool)
         server = self._server_of(tool)
         hints = tool.mcp_annotations if server is not None and server in _trusted else None
-        resolved = policy_of(tool, place.attempt.agent, hints=hints)
-        if resolved.policy == "never" and _retries_of(server):
-            raise InvalidOptions(
-                f"tool {tool.name!r} is never, and its MCP server is set to retry calls (max_retry_attempts): "
-                "set that to 0, or declare the tool safe"
-            )
-        return durable_tool(tool, resolved)
+        return durable_tool(tool, hints=hints, retries=_retries_of(server))
 
     def _server_of(self, tool: FunctionTool) -> MCPServer | None:
         binding = tool._mcp_tool_binding  # noqa: SLF001 - the SDK's only word of where a tool comes from
@@ -97,9 +92,16 @@ def _class_of(kind: type[Agent[Any]]) -> type[DurableAgent]:
     return found
 
 
-def durable_agent(agent: Agent[Any], memo: Memo | None = None) -> Agent[Any]:
-    """A copy of `agent` whose calls are recorded, and whose handoffs lead to such copies."""
-    memo = {} if memo is None else memo
+def durable_agent(agent: Agent[Any]) -> Agent[Any]:
+    """A copy of `agent` whose calls are recorded, and whose handoffs lead to such copies.
+
+    `DurableRunner` makes them by itself. Where the SDK wants the agent beforehand, give it this one:
+    ``RunState.from_string(durable_agent(agent), text)``.
+    """
+    return _durable(agent, {})
+
+
+def _durable(agent: Agent[Any], memo: Memo) -> Agent[Any]:
     if isinstance(agent, DurableAgent):
         return agent
     if (known := memo.get(id(agent))) is not None:
@@ -110,7 +112,7 @@ def durable_agent(agent: Agent[Any], memo: Memo | None = None) -> Agent[Any]:
     if isinstance(agent.model, Model):
         wrapped.model = durable_model(agent.model)
     wrapped.handoffs = [
-        durable_agent(handoff, memo) if isinstance(handoff, Agent) else _durable_handoff(handoff, memo)
+        _durable(handoff, memo) if isinstance(handoff, Agent) else _durable_handoff(handoff, memo)
         for handoff in agent.handoffs
     ]
     return wrapped
@@ -118,7 +120,7 @@ def durable_agent(agent: Agent[Any], memo: Memo | None = None) -> Agent[Any]:
 
 def _durable_handoff(handoff: Handoff[Any, Any], memo: Memo) -> Handoff[Any, Any]:
     async def invoke(context: RunContextWrapper[Any], arguments: str) -> Any:
-        return durable_agent(await handoff.on_invoke_handoff(context, arguments), memo)
+        return _durable(await handoff.on_invoke_handoff(context, arguments), memo)
 
     wrapped = copy.copy(handoff)
     wrapped.on_invoke_handoff = invoke

@@ -71,10 +71,15 @@ def place_of(scope: Scope) -> Place:
     return place
 
 
+def place_here() -> Place | None:
+    """The place that the SDK runs in, if it runs in one."""
+    place = _current.get()
+    return None if place is None or place.attempt.is_over else place
+
+
 def current_place(what: str) -> Place:
     """The place that the SDK runs in. Raises `NotInTurn`."""
-    place = _current.get()
-    if place is None or place.attempt.is_over:
+    if (place := place_here()) is None:
         raise NotInTurn(what=what)
     return place
 

@@ -5,7 +5,6 @@ operations are recorded, and served from the log when the turn is carried on aft
 `tools.py` (the calls), `agent.py` (how they get in).
 """
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,10 +15,11 @@ from agents.memory import Session
 from agents.run_config import DEFAULT_MAX_TURNS
 from agents.run_error_handlers import RunErrorHandlers
 
-from journal.adapters.openai_agents.agent import Memo, durable_agent, durable_config
+from journal.adapters.openai_agents.agent import DurableAgent, durable_agent, durable_config
 from journal.adapters.openai_agents.failures import carry_origin
 from journal.adapters.openai_agents.place import Place, place_of, running_at
 from journal.adapters.openai_agents.session import durable_session
+from journal.core.errors import InvalidOptions
 from journal.engine.adapting import scope_here
 from journal.engine.scope import Scope
 
@@ -47,13 +47,12 @@ class DurableRunner:
     ) -> RunResult:
         """As `Runner.run`. Raises `OutcomeUnknown` where a model call that must not be repeated is in doubt."""
         place = place_of(scope_here("DurableRunner.run"))
-        memo: Memo = {}
         config = durable_config(run_config)
         try:
             with _serving(place, previous_response_id or conversation_id or auto_previous_response_id):
                 result = await Runner.run(
-                    durable_agent(starting_agent, memo),
-                    _resumable(input, memo),
+                    durable_agent(starting_agent),
+                    _resumable(input),
                     context=context,
                     max_turns=max_turns,
                     hooks=hooks,
@@ -96,12 +95,11 @@ class DurableRunner:
         """
         here = scope_here("DurableRunner.run_streamed")
         place = place_of(Scope(here.attempt, here.next_key("stream"), None))
-        memo: Memo = {}
         config = durable_config(run_config)
         with _serving(place, previous_response_id or conversation_id or auto_previous_response_id):
             result = Runner.run_streamed(
-                durable_agent(starting_agent, memo),
-                _resumable(input, memo),
+                durable_agent(starting_agent),
+                _resumable(input),
                 context=context,
                 max_turns=max_turns,
                 hooks=hooks,
@@ -130,13 +128,13 @@ def _is_runners(config: RunConfig | dict[str, Any] | None) -> bool:
     return config is None or (isinstance(config, dict) and "model_provider" not in config)
 
 
-def _resumable(given: Any, memo: Memo) -> Any:
-    """The input; of a state to resume, a copy whose agents are durable."""
-    if not isinstance(given, RunState):
-        return given
-    state = copy.copy(given)
-    for name in ("_current_agent", "_starting_agent"):
-        agent = getattr(state, name, None)
-        if isinstance(agent, Agent):
-            setattr(state, name, durable_agent(agent, memo))
-    return state
+def _resumable(given: Any) -> Any:
+    """The input, if it is not a state whose agents would run unrecorded: the SDK tells agents apart by identity."""
+    if isinstance(given, RunState):
+        agent = given._current_agent  # noqa: SLF001 - what the SDK goes on with
+        if agent is not None and not isinstance(agent, DurableAgent):
+            raise InvalidOptions(
+                f"the state would go on with the plain agent {agent.name!r}, unrecorded: "
+                "restore it with RunState.from_string(durable_agent(agent), text)"
+            )
+    return given

@@ -29,14 +29,21 @@ from journal.adapters.openai_agents.place import current_place
 from journal.adapters.openai_agents.results import ResultCodec
 from journal.adapters.openai_agents.standin import is_standin
 from journal.core import values
-from journal.core.errors import CallTimeout, DidNotHappen, InvalidValue, UsageError, ValueTooLarge
+from journal.core.errors import (
+    CallTimeout,
+    DidNotHappen,
+    InvalidOptions,
+    InvalidValue,
+    UsageError,
+    ValueTooLarge,
+)
 from journal.core.records import Policy
 from journal.engine.adapting import settle
 from journal.engine.agent import Agent
 from journal.engine.calls import Call, Settled
 from journal.engine.turn import failure_of
 from journal.tools.io import io
-from journal.tools.policy import Resolved, marker_of, resolve
+from journal.tools.policy import Marker, Resolved, marker_of, resolve
 from journal.tools.result import unknown_text
 
 Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
@@ -75,20 +82,29 @@ def policy_of(tool: FunctionTool, agent: Agent[Any, Any], *, hints: object = Non
     """The replay policy of `tool` for a journal's `agent`; `hints` only of a trusted MCP server."""
     if is_standin(tool):
         return Resolved("never", "the tool is gone")
-    return resolve(
-        tool.name, agent=agent.tools, journal=agent.journal.tools, marker=marker_of(tool), hints=hints
-    )
+    marker = _marker(tool)
+    return resolve(tool.name, agent=agent.tools, journal=agent.journal.tools, marker=marker, hints=hints)
 
 
-def durable_tool(tool: FunctionTool, resolved: Resolved) -> FunctionTool:
-    """A copy of `tool` whose calls are recorded."""
+def _marker(tool: FunctionTool) -> Marker | None:
+    """The marker on `tool`. Those of MCP servers have none: they must not take one by looking like a marked tool."""
+    return marker_of(tool) if tool._mcp_tool_binding is None else None  # noqa: SLF001 - the SDK's only word of it
+
+
+def durable_tool(tool: FunctionTool, *, hints: object = None, retries: int = 0) -> FunctionTool:
+    """A copy of `tool` whose calls are recorded. `retries`: how often its MCP server repeats a call by itself."""
     bare = _bare(tool)
-    marker = marker_of(tool)
+    marker = _marker(tool)
     codec = ResultCodec(tool)
-    policy = resolved.policy
 
     async def invoke(ctx: ToolContext[Any], arguments: str) -> Any:
         place = current_place(f"tool {tool.name!r}")
+        policy = policy_of(tool, place.attempt.agent, hints=hints).policy
+        if policy == "never" and retries:
+            raise InvalidOptions(
+                f"tool {tool.name!r} is never, and its MCP server is set to retry calls (max_retry_attempts): "
+                "set that to 0, or declare the tool safe"
+            )
         recorded, digest = _input(arguments)
         call = Call(
             key=place.tool_key(ctx.tool_call_id),
