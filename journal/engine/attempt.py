@@ -1,4 +1,4 @@
-"""One attempt at one turn: read its history, run the handler, see that the turn ends or is handed on.
+"""One attempt at one turn: run the handler over its history, see that the turn ends or is handed on.
 
 It ends in one of these ways: finished (succeeded, failed, cancelled) · blocked · released · lost. The handler runs
 in a task of its own; it is cancelled when someone cancelled the turn, when the claim is lost, or when this
@@ -14,22 +14,12 @@ import anyio
 
 from journal.core import values
 from journal.core.codec import Blob, pack, seal
-from journal.core.errors import (
-    ClaimLost,
-    ControlFlow,
-    Diverged,
-    HandlerAborted,
-    LogError,
-    RecordTooNew,
-    UnknownRecordType,
-)
+from journal.core.errors import ClaimLost, ControlFlow, Diverged, HandlerAborted
 from journal.core.failures import describe
 from journal.core.ids import new_batch_id
 from journal.core.ports import (
     Batch,
     Block,
-    Claimed,
-    Delta,
     Drain,
     Finish,
     Keyed,
@@ -51,6 +41,7 @@ from journal.core.records import (
 )
 from journal.engine.calls import landed
 from journal.engine.claim import Holding
+from journal.engine.deltas import Deltas
 from journal.engine.scope import Scope, enter_root
 from journal.engine.turn import Turn
 from journal.replay.history import TurnHistory
@@ -59,12 +50,7 @@ if TYPE_CHECKING:
     from journal.engine.agent import Agent
     from journal.engine.runtime import Runtime
 
-CRASH_LOOP_CAP = 16
-"""Takeovers without progress after which a turn is taken for poisoned."""
-_PAGE = 500
-_DELTA_SECONDS = 0.03
 _RECANCEL_SECONDS = 5.0
-_CANNOT_READ_SECONDS = 30.0
 
 Stop = Literal["cancel", "shutdown", "lost", "over"]
 
@@ -98,8 +84,7 @@ class Attempt:
         self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
         self.root = Scope(self, "", None)
         self._handler: asyncio.Task[Any] | None = None
-        self._deltas: list[Delta] = []
-        self._publishing: asyncio.Task[None] | None = None
+        self.deltas = Deltas(holding, self.log)
 
     # Running -----------------------------------------------------------------------------------------
 
@@ -199,7 +184,7 @@ class Attempt:
     async def _conclude(self, handler: "asyncio.Task[Any]") -> None:
         with anyio.CancelScope(shield=True):
             error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
-            await self.flush_deltas()
+            await self.deltas.flush()
             control = self.fatal or _control_flow(error)
             if self.stop is None and self.runtime.is_closing and isinstance(error, asyncio.CancelledError):
                 self.stop = "shutdown"
@@ -348,32 +333,6 @@ class Attempt:
             self.holding.last = info.head
             await self._read_foreign(after, info.head)
 
-    # Deltas ------------------------------------------------------------------------------------------
-
-    def emit(self, delta: Delta) -> None:
-        """Publish within 30 ms, together with what comes meanwhile."""
-        self._deltas.append(delta)
-        if self._publishing is None or self._publishing.done():
-            self._publishing = asyncio.get_running_loop().create_task(self._publish_soon())
-
-    async def _publish_soon(self) -> None:
-        await asyncio.sleep(_DELTA_SECONDS)
-        deltas, self._deltas = self._deltas, []
-        await self._publish(deltas)
-
-    async def flush_deltas(self) -> None:
-        """Publish what waits, and wait for what is being published."""
-        if self._publishing is not None:
-            deltas, self._deltas = self._deltas, []
-            await self._publish(deltas)
-
-    async def _publish(self, deltas: list[Delta]) -> None:
-        if deltas:
-            try:
-                await self.holding.world.publish(self.holding.claim, deltas)
-            except Exception as error:  # noqa: BLE001 - watching never matters to the run
-                self.log.warning("deltas lost", count=len(deltas), error=type(error).__qualname__)
-
 
 def _control_flow(error: BaseException | None) -> ControlFlow | None:
     """The control flow in `error`, alone or in a group."""
@@ -382,54 +341,3 @@ def _control_flow(error: BaseException | None) -> ControlFlow | None:
     if isinstance(error, BaseExceptionGroup):
         return next((found for part in error.exceptions if (found := _control_flow(part))), None)
     return None
-
-
-async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
-    """Read the claimed turn's history. None: there is nothing to do here, and the claim went back."""
-    claimed: Claimed = holding.claimed
-    if claimed.turn is None:
-        await holding.commit(queue=Release())
-        return None
-    history = TurnHistory(claimed.turn)
-    try:
-        await _read(runtime, holding, history)
-    except (RecordTooNew, UnknownRecordType) as error:
-        runtime.log.warning("turn left to a newer worker", run=holding.run, reason=str(error))
-        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
-        return None
-    except LogError as error:
-        body = TurnBlocked(reason="log_error", detail=str(error), version=runtime.version)
-        await holding.commit(seal(holding.run, body, turn=claimed.turn), queue=Block())
-        runtime.turn_ended(holding.run, claimed.turn)
-        return None
-    agent = runtime.agents.get(claimed.agent)
-    if agent is None:
-        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
-        return None
-    attempt = Attempt(runtime, holding, history, agent)
-    if claimed.takeovers > CRASH_LOOP_CAP:
-        detail = (
-            f"{claimed.takeovers} holders in a row died or fell silent without recording an outcome; "
-            f"find out why (journal show {holding.run}), then journal retry {holding.run}"
-        )
-        await attempt.block("crash_loop", detail)
-        return None
-    return attempt
-
-
-async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> None:
-    world = holding.world
-    after = holding.claimed.submitted - 1
-    if after > 0:
-        for record in await world.read(holding.run, after=0, limit=1):
-            history.add(record)
-    while True:
-        page = await world.read(holding.run, after=after, limit=_PAGE)
-        for record in page:
-            history.add(record)
-        if len(page) < _PAGE:
-            break
-        after = page[-1].seq
-        await asyncio.sleep(0)
-    holding.last = history.last_seq
-    holding.prev_batch = history.last_batch

@@ -170,7 +170,7 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     finally:
         attempt.acting -= 1
     if context.has_emitted:
-        await attempt.flush_deltas()
+        await attempt.deltas.flush()
     await durable(attempt, call, outcome, blob)
     if isinstance(cause, asyncio.CancelledError):
         raise cause

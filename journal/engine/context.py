@@ -67,7 +67,9 @@ class CallContext:
     def emit(self, data: Any) -> None:
         """Show a piece of output to whoever watches; it is not recorded, and may be lost."""
         self.has_emitted = True
-        self.attempt.emit(Delta(call=self.key, number=self.number, data=values.encode(data, what="delta")))
+        self.attempt.deltas.emit(
+            Delta(call=self.key, number=self.number, data=values.encode(data, what="delta"))
+        )
 
 
 def in_call() -> CallContext | None:

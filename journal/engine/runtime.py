@@ -19,9 +19,10 @@ from journal.core.clock import Clock
 from journal.core.errors import ControlFlow, HandlerAborted, MissingCapability
 from journal.core.ports import Claimed, Claims, Release, World
 from journal.core.records import MIN_READER
-from journal.engine.attempt import Attempt, open_attempt
+from journal.engine.attempt import Attempt
 from journal.engine.claim import Flusher, Holding
 from journal.engine.log import logger
+from journal.engine.opening import open_attempt
 from journal.engine.renewal import Renewals
 
 if TYPE_CHECKING:

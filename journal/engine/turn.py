@@ -66,7 +66,7 @@ class Turn:
 
     def emit(self, data: Any) -> None:
         """Show a piece of output to whoever watches the run; it is not recorded, and may be lost."""
-        self._attempt.emit(
+        self._attempt.deltas.emit(
             Delta(call="", number=self._attempt.number, data=values.encode(data, what="delta"))
         )
 

@@ -14,7 +14,7 @@ from journal.core.codec import open_record
 from journal.core.errors import ClaimLost
 from journal.core.ports import Claim, Held
 from journal.core.records import CallEvidence, CallOutcome, TurnStarted
-from journal.engine.attempt import CRASH_LOOP_CAP
+from journal.engine.opening import CRASH_LOOP_CAP
 from journal.worlds import open_world
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,72 @@
+"""From a claim to an attempt: read the turn's history, and see whether there is anything to do with it here."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from journal.core.codec import seal
+from journal.core.errors import LogError, RecordTooNew, UnknownRecordType
+from journal.core.ports import Block, Release
+from journal.core.records import TurnBlocked
+from journal.engine.attempt import Attempt
+from journal.engine.claim import Holding
+from journal.replay.history import TurnHistory
+
+if TYPE_CHECKING:
+    from journal.engine.runtime import Runtime
+
+CRASH_LOOP_CAP = 16
+"""Takeovers without progress after which a turn is taken for poisoned."""
+_PAGE = 500
+_CANNOT_READ_SECONDS = 30.0
+"""How long a run that this worker cannot work on is left to others."""
+
+
+async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
+    """Read the claimed turn's history. None: there is nothing to do here, and the claim went back."""
+    claimed = holding.claimed
+    if claimed.turn is None:
+        await holding.commit(queue=Release())
+        return None
+    history = TurnHistory(claimed.turn)
+    try:
+        await _read(runtime, holding, history)
+    except (RecordTooNew, UnknownRecordType) as error:
+        runtime.log.warning("turn left to a newer worker", run=holding.run, reason=str(error))
+        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
+        return None
+    except LogError as error:
+        body = TurnBlocked(reason="log_error", detail=str(error), version=runtime.version)
+        await holding.commit(seal(holding.run, body, turn=claimed.turn), queue=Block())
+        runtime.turn_ended(holding.run, claimed.turn)
+        return None
+    agent = runtime.agents.get(claimed.agent)
+    if agent is None:
+        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
+        return None
+    attempt = Attempt(runtime, holding, history, agent)
+    if claimed.takeovers > CRASH_LOOP_CAP:
+        detail = (
+            f"{claimed.takeovers} holders in a row died or fell silent without recording an outcome; "
+            f"find out why (journal show {holding.run}), then journal retry {holding.run}"
+        )
+        await attempt.block("crash_loop", detail)
+        return None
+    return attempt
+
+
+async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> None:
+    world = holding.world
+    after = holding.claimed.submitted - 1
+    if after > 0:
+        for record in await world.read(holding.run, after=0, limit=1):
+            history.add(record)
+    while True:
+        page = await world.read(holding.run, after=after, limit=_PAGE)
+        for record in page:
+            history.add(record)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].seq
+        await asyncio.sleep(0)
+    holding.last = history.last_seq
+    holding.prev_batch = history.last_batch
