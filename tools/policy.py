@@ -8,9 +8,9 @@ copy a tool and lose its marker, or wrap it and hide it. `resolve` decides, and 
 import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, overload
-from weakref import ref
+from weakref import WeakSet, ref
 
 import msgspec
 
@@ -68,13 +68,15 @@ def marker_of(tool: object) -> Marker | None:
         if marker := _own(part):
             return marker
         part, seen = _inner(part), seen + 1
-    return _by_name.get(_identity(tool))
+    return _of_copied(tool)
 
 
 # Markers set on objects that take no attribute, by id; the weak reference removes its entry.
 _aside: dict[int, tuple[ref[Any], Marker]] = {}
 # Harnesses copy tools (dataclasses.replace) and lose what is not a field: what a copy keeps finds the marker again.
 _by_name: dict[Any, Marker] = {}
+# The functions in the tools of that name: another tool around another function is no copy, whatever it is called.
+_functions: dict[Any, "WeakSet[Any]"] = {}
 
 
 def _mark(tool: T, marker: Marker) -> T:
@@ -90,7 +92,22 @@ def _mark(tool: T, marker: Marker) -> T:
         other = _by_name.setdefault(identity, marker)
         if other != marker:  # two tools that a copy cannot be told apart by: the careful policy for copies
             _by_name[identity] = Marker("never")
+        if isinstance(function := _inner(tool), FunctionType):
+            _functions.setdefault(identity, WeakSet()).add(function)
     return tool
+
+
+def _of_copied(tool: Any) -> Marker | None:
+    """The marker of the tool that `tool` seems to be a copy of."""
+    identity = _identity(tool)
+    marker = _by_name.get(identity)
+    if marker is None or marker.policy == "never":
+        return marker
+    function = _inner(tool)
+    known = _functions.get(identity)
+    return (
+        None if known is not None and isinstance(function, FunctionType) and function not in known else marker
+    )
 
 
 def _takes_attributes(target: Any) -> bool:

@@ -1,5 +1,6 @@
 """Calls in which the provider itself acts, tools that the adapter does not cover, approvals and guardrails."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -194,3 +195,32 @@ async def test_a_tripped_guardrail_trips_again_on_a_replay(bench: Bench) -> None
     await bench.lose(work)
     assert await bench.run(work) == "tripped"
     assert model.asked == 0
+
+
+async def test_a_guardrail_that_cut_a_model_call_short_does_so_again(bench: Bench) -> None:
+    asked = asyncio.Event()
+
+    async def answer(_: Any) -> Any:
+        bench.ran.append("model")
+        asked.set()
+        await asyncio.Event().wait()
+
+    @input_guardrail
+    async def check(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        await asked.wait()
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    model = CountingModel([ModelStep.respond(answer)])
+
+    async def work(turn: Turn, prompt: str) -> Any:
+        try:
+            await DurableRunner.run(Agent(name="a", model=model, input_guardrails=[check]), prompt)
+        except InputGuardrailTripwireTriggered:
+            if bench.is_losing:
+                await bench.hang()
+            return "tripped"
+
+    await bench.lose(work)
+    assert await bench.statuses() == {"model#1": "cancelled"}
+    assert await bench.run(work) == "tripped"
+    assert bench.ran == ["model"]

@@ -15,7 +15,7 @@ from openai.types.responses import (
     ResponseOutputItemDoneEvent,
 )
 
-from journal import Turn, TurnFailed, safe
+from journal import Turn, TurnBlocked, TurnFailed, safe
 from journal.adapters.openai_agents import DurableRunner
 from tests.adapters.bench import Bench, CountingModel, drained
 
@@ -235,3 +235,22 @@ async def test_a_handler_may_leave_a_stream_before_its_end(bench: Bench) -> None
 
     assert await bench.run(work) == "left"
     assert await bench.run(work) == "left"
+
+
+async def test_another_prompt_diverges_in_a_stream(bench: Bench) -> None:
+    model = CountingModel([[assistant_message("done")]])
+    prompts = iter(["one", "two"])
+
+    async def work(turn: Turn, prompt: str) -> Any:
+        result = DurableRunner.run_streamed(Agent(name="a", model=model), next(prompts))
+        try:
+            await drained(result.stream_events())
+        except BaseException:  # a harness that swallows everything cannot undo a divergence
+            return "swallowed"
+        await bench.hang()
+
+    await bench.lose(work)
+    with pytest.raises(TurnBlocked) as blocked:
+        await bench.run(work)
+    assert blocked.value.reason == "divergence"
+    assert model.asked == 1

@@ -14,6 +14,7 @@ from agents.items import TResponseInputItem
 from agents.memory import Session
 from agents.run_config import DEFAULT_MAX_TURNS
 from agents.run_error_handlers import RunErrorHandlers
+from anyio import CancelScope
 
 from journal.adapters.openai_agents.agent import DurableAgent, durable_agent, durable_config
 from journal.adapters.openai_agents.failures import carry_origin
@@ -68,7 +69,8 @@ class DurableRunner:
             raise
         finally:
             if _is_runners(run_config):
-                await config.model_provider.aclose()
+                with CancelScope(shield=True):  # as Runner does: a cancelled run still lets its provider go
+                    await config.model_provider.aclose()
         if place.attempt.fatal is not None:
             raise place.attempt.fatal
         return result
