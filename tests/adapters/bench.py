@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -61,10 +61,11 @@ class Bench:
         if hang and self.is_losing:
             await self.hang()
 
-    async def hang(self) -> None:
+    async def hang(self) -> NoReturn:
         """The point at which the process is lost."""
         self.inside.set()
         await asyncio.Event().wait()
+        raise AssertionError("it goes on")
 
     def journal(
         self, handler: Handler, *, tools: Mapping[str, Policy] | None = None, by_agent: Any = None

@@ -11,6 +11,7 @@ from agents import (
     HostedMCPTool,
     InputGuardrailTripwireTriggered,
     LocalShellTool,
+    RunHooks,
     RunState,
     ShellTool,
     Tool,
@@ -205,8 +206,14 @@ async def test_a_guardrail_that_cut_a_model_call_short_does_so_again(bench: Benc
         asked.set()
         await asyncio.Event().wait()
 
+    class Hooks(RunHooks[Any]):
+        async def on_llm_start(self, *_: Any) -> None:
+            if not bench.is_losing:
+                asyncio.get_running_loop().call_later(0.05, asked.set)
+
     @input_guardrail
     async def check(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        asked.clear()
         await asked.wait()
         return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
 
@@ -214,7 +221,9 @@ async def test_a_guardrail_that_cut_a_model_call_short_does_so_again(bench: Benc
 
     async def work(turn: Turn, prompt: str) -> Any:
         try:
-            await DurableRunner.run(Agent(name="a", model=model, input_guardrails=[check]), prompt)
+            await DurableRunner.run(
+                Agent(name="a", model=model, input_guardrails=[check]), prompt, hooks=Hooks()
+            )
         except InputGuardrailTripwireTriggered:
             if bench.is_losing:
                 await bench.hang()

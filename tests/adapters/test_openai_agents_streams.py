@@ -247,7 +247,7 @@ async def test_another_prompt_diverges_in_a_stream(bench: Bench) -> None:
             await drained(result.stream_events())
         except BaseException:  # a harness that swallows everything cannot undo a divergence
             return "swallowed"
-        await bench.hang()
+        return await bench.hang()
 
     await bench.lose(work)
     with pytest.raises(TurnBlocked) as blocked:
