@@ -52,9 +52,11 @@ OPERATIONS = st.one_of(*[SUBMIT] * 3, *[SIGNAL] * 3, *[CLAIM] * 6, *[HOLD] * 10,
 OPENING: list[tuple[object, ...]] = [
     ("submit", "r0", "t0", b"one", 0, None, None, "a", 1),
     ("submit", "r1", "t0", b"one", 1, None, None, "b", 2),
-    ("claim", 2, None, 2, None, 1000.0),
+    ("claim", 1, None, 2, "r1", 1000.0),
+    ("claim", 1, None, 2, "r0", 20.0),
+    ("submit", "r2", "t0", b"one", 0, None, None, "a", 1),
 ]
-"""Two runs that are held: from there on, something happens."""
+"""Two runs that are held and one that is ready: from there on, something happens."""
 
 
 async def _drive(operations: list[tuple[object, ...]]) -> None:
