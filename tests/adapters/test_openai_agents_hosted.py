@@ -88,6 +88,24 @@ async def test_a_call_in_which_the_provider_acts_is_not_sent_again(bench: Bench,
     assert await bench.statuses() == {"model#1": "unknown"}
 
 
+async def test_doubt_inside_an_agent_used_as_a_tool_is_told_to_the_outer_model(bench: Bench) -> None:
+    async def answer(_: Any) -> Any:
+        await bench.effect("model", hang=True)
+        return [assistant_message("done")]
+
+    inner = Agent(name="inner", tools=hosted("web search"), model=CountingModel([ModelStep.respond(answer)]))
+    model = CountingModel([[function_call("ask", {"input": "x"}, call_id="o1")], [assistant_message("done")]])
+    outer = Agent(name="outer", tools=[inner.as_tool("ask", "asks")], model=model)
+
+    async def work(turn: Turn, prompt: str) -> Any:
+        return outputs(await DurableRunner.run(outer, prompt))
+
+    await bench.lose(work)
+    found = await bench.run(work)
+    assert found["o1"].startswith("ask was started before an interruption")
+    assert bench.ran == ["model"]
+
+
 async def test_a_hosted_tool_that_is_declared_safe_lets_it_be_sent_again(bench: Bench) -> None:
     assert await _in_doubt(bench, "web search", tools={"web_search": "safe"}) == "done"
     assert bench.ran == ["model", "model"]

@@ -24,7 +24,8 @@ from journal.adapters.openai_agents.place import current_place, nested_at, place
 from journal.adapters.openai_agents.session import durable_session
 from journal.adapters.openai_agents.standin import missing_tools, standin
 from journal.adapters.openai_agents.tools import durable_tool, with_invoke
-from journal.core.errors import InvalidOptions
+from journal.core.errors import InvalidOptions, OutcomeUnknown
+from journal.tools.result import unknown_text
 
 S = TypeVar("S", bound=MCPServer)
 Memo = dict[int, tuple[Agent[Any], Agent[Any]]]
@@ -143,8 +144,16 @@ def durable_agent_tool(tool: FunctionTool) -> FunctionTool:
     if not isinstance(inner, _FailureHandlingFunctionToolInvoker):
         raise InvalidOptions(f"agent tool {tool.name!r} was changed: its inner agent cannot be made durable")
     changed = copy.copy(tool)
+    work = _around_durable(tool.name, inner._invoke_tool_impl)  # noqa: SLF001 - the agent is to be found nowhere else
+
+    async def honest(ctx: ToolContext[Any], arguments: str) -> Any:
+        try:
+            return await work(ctx, arguments)
+        except OutcomeUnknown:  # the SDK would tell the model to try again
+            return unknown_text(tool.name)
+
     run = _FailureHandlingFunctionToolInvoker(
-        _around_durable(tool.name, inner._invoke_tool_impl),  # noqa: SLF001 - the agent is to be found nowhere else
+        honest,
         inner._on_handled_error,  # noqa: SLF001 - as above
         function_tool=changed,
     )
