@@ -136,15 +136,19 @@ class TurnHistory:
         """A recorded, counted call of `scope` that the code has not asked for yet."""
         if self._counts()[scope] <= 0:
             return None
-        return next(
-            (k for k in self.calls if k not in self._claimed and is_counted(k) and scope_of(k) == scope), None
-        )
+        left = (k for k in self.calls if k not in self._claimed and is_counted(k) and scope_of(k) == scope)
+        return next((k for k in left if not self._was_cancelled(k)), None)
 
     def unclaimed(self) -> str | None:
-        """Any recorded call that the code has not asked for."""
+        """Any recorded call that the code has not asked for; one that was cancelled may go unasked."""
         if len(self._claimed) == len(self.calls):
             return None
-        return next((k for k in self.calls if k not in self._claimed), None)
+        return next((k for k in self.calls if k not in self._claimed and not self._was_cancelled(k)), None)
+
+    def _was_cancelled(self, key: str) -> bool:
+        """Whether the call lost a race. On replay the winner may be there before it is asked for at all."""
+        outcome = self.calls[key].outcome
+        return outcome is not None and outcome.status == "cancelled"
 
     def _counts(self) -> Counter[str]:
         if self._unclaimed is None:

@@ -223,3 +223,13 @@ def test_what_was_set_aside_counts_no_more() -> None:
 def test_the_first_cancel_request_stands() -> None:
     history = log((CancelRequested(reason="one"), None), (CancelRequested(reason="two"), None))
     assert history.cancel_requested == CancelRequested(reason="one")
+
+
+def test_a_cancelled_call_may_go_unasked() -> None:
+    """It lost a race; on replay the winner may be there before it is asked for."""
+    history = log(
+        (intent("a"), "a#1"), (CallOutcome(status="cancelled"), "a#1"), (intent("b"), "b#1"), (OK, "b#1")
+    )
+    history.claim("b#1")
+    assert history.unclaimed() is None
+    assert decide(asked("c#1", name="c"), history) == Run(1)
