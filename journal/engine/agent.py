@@ -78,7 +78,8 @@ class Agent(Generic[I, O]):
         """Append the input as a turn, and return at once; a worker carries it out.
 
         Idempotent: the same run, key and input give the same turn. With another input `if_exists` decides:
-        an error, or a handle of the turn that is there. `delay` is in seconds. Higher `priority` goes first.
+        an error, or a handle of the turn that is there. `delay` is in seconds; higher `priority` goes first; both
+        are of the run, and a turn that queues behind another is due as soon as that one has ended.
         """
         data = self.input_codec.encode(input, what=f"the input of agent {self.name!r}")
         return await self.journal.submit_encoded(

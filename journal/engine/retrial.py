@@ -1,6 +1,6 @@
 """What a retry sets aside: read from the log, decided here, written as one `turn.retried`."""
 
-from journal.core.errors import DidNotHappen, NotRetriable, TurnNotFound
+from journal.core.errors import DidNotHappen, NotRetriable, RunBusy, TurnNotFound
 from journal.core.ports import RunInfo, World
 from journal.core.records import TurnRetried
 from journal.replay.history import TurnHistory
@@ -13,6 +13,8 @@ async def plan_retry(world: World, info: RunInfo, turn: str) -> tuple[TurnRetrie
     found = await world.turn(info.run, turn)
     if found is None:
         raise TurnNotFound(run_id=info.run, turn_id=turn)
+    if info.turn not in (None, turn):
+        raise RunBusy(run_id=info.run)  # a later turn is under way; the older one would cut in
     history = TurnHistory(turn)
     after = found.submitted - 1
     while page := await world.read(info.run, after=after, limit=_PAGE):

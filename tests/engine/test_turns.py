@@ -841,3 +841,18 @@ async def test_what_a_failed_gather_left_running_is_stopped_and_runs_again_on_re
         go.set()
         assert await (await journal.retry("r")).settle(5, serve=True) == ["slow", "good"]
         assert started == ["slow", "bad", "slow", "bad"]
+
+
+async def test_an_older_turn_is_not_retried_while_a_later_one_is_unfinished(url: str) -> None:
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, n: int) -> int:
+        raise ValueError
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(1, run_id="r", key="one")
+        await work.submit(2, run_id="r", key="two")
+        with pytest.raises(RunBusy):
+            await journal.retry("r", turn_id="one")
