@@ -28,6 +28,7 @@ from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, P
 from journal.engine.context import CallContext, in_call
 from journal.engine.retry import retrying
 from journal.replay.matcher import FIRST, Asked, Diverge, Probe, Run, Serve, Settle, decide
+from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
 from journal.tools.retry import Retry
 
@@ -152,12 +153,12 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     blob: Blob | None = None
     cause: BaseException | None = None
     attempt.acting += 1
+    token = context.enter()
     try:
-        with context:
-            if call.retry is None and call.timeout is None:
-                result, tries = await call.act(), 1
-            else:
-                result, tries = await retrying(call.act, call.retry, call.timeout, call.key)
+        if call.retry is None and call.timeout is None:
+            result, tries = await call.act(), 1
+        else:
+            result, tries = await retrying(call.act, call.retry, call.timeout, call.key)
         outcome, data, blob = _succeeded(call, result, tries)
     except asyncio.CancelledError as error:
         if await attempt.is_stopping():
@@ -168,6 +169,7 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
         cause = error
         outcome = _failed(call, error)
     finally:
+        current_call.reset(token)
         attempt.acting -= 1
     if context.has_emitted:
         await attempt.deltas.flush()
@@ -220,12 +222,15 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
     assert call.probe is not None
     attempt.holding.check_trust()
     recorded = None if call.input is None else values.decode(call.input)
-    with CallContext(attempt, call.key, 0, None) as context:
-        try:
-            found = await call.probe(recorded, context)
-        except Exception as error:  # noqa: BLE001 - a probe that fails cannot tell
-            attempt.log.warning("probe failed", call=call.key, error=type(error).__qualname__)
-            found = None
+    context = CallContext(attempt, call.key, 0, None)
+    token = context.enter()
+    try:
+        found = await call.probe(recorded, context)
+    except Exception as error:  # noqa: BLE001 - a probe that fails cannot tell
+        attempt.log.warning("probe failed", call=call.key, error=type(error).__qualname__)
+        found = None
+    finally:
+        current_call.reset(token)
     match found:
         case Ran(value):
             outcome, data, blob = _succeeded(call, value, 1)

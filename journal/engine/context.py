@@ -1,7 +1,6 @@
 """What a running call sees of itself: the object behind ``io``."""
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from journal.core import values
 from journal.core.ports import Delta
@@ -14,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class CallContext:
-    """One try of one call. Entered around the act."""
+    """One try of one call."""
 
-    __slots__ = ("_deadline", "_token", "attempt", "has_emitted", "key", "number")
+    __slots__ = ("_deadline", "attempt", "has_emitted", "key", "number")
 
     def __init__(self, attempt: "Attempt", key: str, number: int, timeout: float | None) -> None:
         self.attempt = attempt
@@ -24,17 +23,10 @@ class CallContext:
         self.number = number
         self.has_emitted = False
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
-        self._token: Token[Any] | None = None
 
-    def __enter__(self) -> Self:
-        self._token = current_call.set(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._token is not None
-        current_call.reset(self._token)
+    def enter(self) -> "Token[Any]":
+        """Let `io` speak for this call; the caller leaves with ``current_call.reset(token)``."""
+        return current_call.set(self)
 
     @property
     def idempotency_key(self) -> str:

@@ -3,8 +3,8 @@
 import functools
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -17,9 +17,11 @@ from journal.tools.retry import Retry
 from journal.tools.tool import Step
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How to call `fn`, and what to write down about it."""
 
+    source: Any
+    """What was handed to the turn: the function, or the `Step` around it."""
     name: str
     fn: Callable[..., Any]
     is_async: bool
@@ -45,21 +47,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.marked is not None and self.marked.dedupes
 
 
-_plans: WeakKeyDictionary[Any, Plan] = WeakKeyDictionary()
+_PLAN = "__journal_plan__"
 
 
 def plan_of(fn: Callable[..., Any]) -> Plan:
-    """The plan for `fn`: a function, or one that `step` or `tool` has made something of."""
-    try:
-        plan = _plans.get(fn)
-    except TypeError:  # not hashable, or no weak reference: worked out each time
-        return _make(fn)
-    if plan is None or getattr(fn, "__journal_marker__", None) is not plan.own_marker:  # marked since
-        plan = _make(fn)
-        try:
-            _plans[fn] = plan
-        except TypeError:
-            pass
+    """The plan for `fn`: a function, or one that `step` or `tool` has made something of.
+
+    Kept on the function itself, so that it goes when the function goes; a method, which is made anew for each look,
+    is worked out each time.
+    """
+    is_kept = type(fn) is FunctionType or isinstance(fn, Step)
+    if is_kept:
+        plan: Plan | None = getattr(fn, _PLAN, None)
+        # A copied __dict__ (wraps, options) brings another's plan; a marker may have been set since.
+        if (
+            plan is not None
+            and plan.source is fn
+            and getattr(fn, "__journal_marker__", None) is plan.own_marker
+        ):
+            return plan
+    plan = _make(fn)
+    if is_kept:
+        setattr(fn, _PLAN, plan)
     return plan
 
 
@@ -72,6 +81,7 @@ def _make(fn: Callable[..., Any]) -> Plan:
     marked = marker_of(fn)
     if isinstance(fn, Step):
         return Plan(
+            source=fn,
             name=fn.name,
             fn=fn.fn,
             is_async=_is_async(fn.fn),
@@ -83,7 +93,13 @@ def _make(fn: Callable[..., Any]) -> Plan:
             timeout=fn.timeout,
         )
     return Plan(
-        name=_name(fn), fn=fn, is_async=_is_async(fn), codec=result_codec(fn), marked=marked, own_marker=own
+        source=fn,
+        name=_name(fn),
+        fn=fn,
+        is_async=_is_async(fn),
+        codec=result_codec(fn),
+        marked=marked,
+        own_marker=own,
     )
 
 
