@@ -341,8 +341,7 @@ async def test_stopped_past_its_lease_every_append_is_refused(tmp_path: Path) ->
         os.kill(frozen.pid, signal.SIGSTOP)
         other = stage.start("work", lease=0.6)
         while not stage.effects()["note o0"]:
-            assert other.poll() is None or stage.effects()["note o0"]
-            if other.poll() is not None:
+            if other.poll() is not None:  # it found nothing due: the frozen one's lease still runs
                 other = stage.start("work", lease=0.6)
             await asyncio.sleep(0.05)
         other.wait(20)
