@@ -20,7 +20,7 @@ async def line(process: Process) -> str:
     """The next line of its output."""
     assert process.stdout is not None
     with anyio.fail_after(60):
-        return (await to_thread.run_sync(process.stdout.readline)).strip()
+        return (await to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)).strip()
 
 
 def tell(process: Process) -> None:

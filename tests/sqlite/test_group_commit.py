@@ -37,6 +37,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def team(world: SqliteWorld, count: int) -> list[Holder]:
     await asyncio.gather(*(begin(world, f"run-{number}") for number in range(count)))
     claimed = await claim_all(world, limit=count)
+    world._writer._is_alone = False  # else the first of the next group would be committed at once
     return [Holder(world, one) for one in claimed]
 
 
@@ -206,6 +207,20 @@ async def test_one_batch_alone_does_not_change_threads(url: str, groups: list[in
         assert groups == [1]
 
 
+async def test_who_was_alone_does_not_wait_for_company(url: str, groups: list[int]) -> None:
+    async with open_sqlite(url) as world:
+        holders = await team(world, 4)
+        groups.clear()
+        for _ in range(3):
+            world._writer._last_seconds = 0.0
+            world._writer._is_alone = True
+            answers = [world.append(h.batch(h.outcome())) for h in holders]
+            assert not answers[0].done(), "an answer takes a pass of the loop, or other tasks would starve"
+            assert all(isinstance(answer, Committed) for answer in await settle(*answers))
+        assert groups == [3, 3, 3], "the first went by itself, those that came with it went together"
+        assert [await seqs(world, h.run) for h in holders] == [[1, 2, 3, 4, 5]] * 4
+
+
 async def test_closing_finishes_what_is_pending(url: str) -> None:
     async with open_sqlite(url) as world:
         holders = await team(world, 10)
@@ -221,6 +236,7 @@ async def test_deltas_and_claims_share_the_commit(url: str, groups: list[int]) -
     async with open_sqlite(url) as world:
         holders = await team(world, 2)
         await begin(world, "free")
+        world._writer._is_alone = False
         groups.clear()
         piece = Delta(call="c", number=1, data=b"1")
         done = await settle(

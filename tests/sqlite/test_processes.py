@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 async def rest(process: Process) -> list[str]:
     """What it prints until its end."""
     with anyio.fail_after(60):
-        out, _ = await to_thread.run_sync(process.communicate)
+        out, _ = await to_thread.run_sync(process.communicate, abandon_on_cancel=True)
     assert process.returncode == 0
     return out.split("\n")[:-1]
 
@@ -119,9 +119,9 @@ async def test_a_copy_of_the_lock_file_says_nothing_of_holders(path: Path, url: 
 
 
 async def test_another_process_is_followed(path: Path, url: str, start: Start) -> None:
+    other = start("append", path, "run")
+    assert await line(other) == "ready"
     async with open_sqlite(url) as world, watching(world, "run") as watcher:
-        other = start("append", path, "run")
-        assert await line(other) == "ready"
         await watcher.until_count(2)
         lags = []
         for count in range(3, 13):

@@ -34,7 +34,9 @@ async def test_a_file_of_every_schema_ever_shipped_opens_and_goes_on(
         holder = await hold(world, "order-42")
         assert holder.claim.epoch == 2
         await holder.finish()
-        assert sqlite3.connect(path).execute("pragma user_version").fetchone()[0] == len(migrations())
+    connection = sqlite3.connect(path)
+    assert connection.execute("pragma user_version").fetchone()[0] == len(migrations())
+    connection.close()
 
 
 def test_there_is_a_dump_of_every_schema() -> None:

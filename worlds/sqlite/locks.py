@@ -20,6 +20,8 @@ _guard = threading.Lock()
 class Turnstile:
     """Lock `next`, lock `main`, release `next`; whoever holds `main` may write. Not for two threads at once."""
 
+    _next = _main = -1
+
     def __init__(self, path: Path) -> None:
         self._next = os.open(f"{path}-next", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._main = os.open(f"{path}-main", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -74,6 +76,9 @@ class Turnstile:
     def leave(self) -> None:
         """Let the next one in."""
         fcntl.flock(self._main, fcntl.LOCK_UN)
+
+    def __del__(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let the files go, and the turn with them. Without effect the second time."""

@@ -5,6 +5,7 @@ A renewal need not survive a power cut (the next boot ends every lease), so it d
 
 import sqlite3
 import time
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class SqliteRenewer:
         self._file = StoreFile(path, url)
         self._turnstile = Turnstile(path)
         self._connection = connect(path, busy_seconds=0.0, synchronous="normal")
+        # For one that nobody closed: a connection that is merely dropped is a warning.
+        self._finalizer = weakref.finalize(self, self._connection.close)
 
     def renew(self, claims: Sequence[Claim], lease_seconds: float) -> set[Claim]:
         """See `Renewer.renew`."""
@@ -74,5 +77,5 @@ class SqliteRenewer:
 
     def close(self) -> None:
         """See `Renewer.close`."""
-        self._connection.close()
+        self._finalizer()
         self._turnstile.close()

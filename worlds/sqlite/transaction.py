@@ -156,7 +156,8 @@ class Transactor:
         door = self.door
         execute = door.connection.execute
         self._file.check(door.connection)
-        self._set_lazy(all(member.is_lazy for member in members))
+        if members[0].is_lazy != self._is_lazy or self._is_lazy:
+            self._set_lazy(all(member.is_lazy for member in members))
         self._begin(until)
         is_committing = False
         try:

@@ -64,6 +64,9 @@ class Writer:
         self._watch: asyncio.TimerHandle | None = None
         self._overdue = 0
         self._last_seconds = 0.0
+        self._is_alone = False
+        """Whether the last group was of one: then the next is committed as it comes, and does not wait for company."""
+        self._is_delivering = False
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -91,7 +94,15 @@ class Writer:
                 WorldUnavailable("it was closed here: open it again", world=self._transactor.url)
             )
             return future
-        self._pending.append(Member(apply, argument, future, rows, size, is_batch, is_lazy))
+        member = Member(apply, argument, future, rows, size, is_batch, is_lazy)
+        if self._is_alone and not (self._is_delivering or self._pending or self._job):
+            landing = self._try_commit(member)
+            if landing is not None:
+                # Never an answer at once: appends that do not suspend would starve every other task.
+                self._is_delivering = True
+                self._loop.call_soon(self._deliver_alone, member, landing)
+                return future
+        self._pending.append(member)
         if not self._is_scheduled and self._job is None:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -102,14 +113,27 @@ class Writer:
         if self._job is not None or not self._pending:
             return
         members = self._take_group()
-        if len(members) == 1 and not self._pending and self._last_seconds < INLINE_SECONDS:
-            started = time.perf_counter()
-            landing = self._transactor.try_commit(members[0])
+        self._is_alone = len(members) == 1 and not self._pending
+        if self._is_alone:
+            landing = self._try_commit(members[0])
             if landing is not None:
-                self._last_seconds = time.perf_counter() - started
                 self._deliver(members, landing)
                 return
         self._hand_over(members)
+
+    def _try_commit(self, member: Member) -> Landing | None:
+        """Commit in the event loop, if that takes no longer than changing threads."""
+        if self._last_seconds >= INLINE_SECONDS:
+            return None
+        started = time.perf_counter()
+        landing = self._transactor.try_commit(member)
+        if landing is not None:
+            self._last_seconds = time.perf_counter() - started
+        return landing
+
+    def _deliver_alone(self, member: Member, landing: Landing) -> None:
+        self._is_delivering = False
+        self._deliver([member], landing)
 
     def _take_group(self) -> list[Member]:
         pending = self._pending
