@@ -26,9 +26,9 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     plain = Transactor.commit
 
-    def commit(self: Transactor, members: list[Any], *, may_start: Callable[[], bool]) -> Any:
+    def commit(self: Transactor, members: list[Any], **hooks: Callable[[], Any]) -> Any:
         seen.append(len(members))
-        return plain(self, members, may_start=may_start)
+        return plain(self, members, **hooks)
 
     monkeypatch.setattr(Transactor, "commit", commit)
     return seen

@@ -6,6 +6,7 @@ Records wait until the group is complete, and go in by one statement. Next: `ent
 """
 
 import sqlite3
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -22,6 +23,17 @@ KNOWN_RUNS = 10_000
 _LOOK = SQL["look"]
 _ADD_RECORD = SQL["add_record"]
 _NOWHERE = Sight(exists=False)
+
+
+class NeedsTransaction(Exception):
+    """What was offered cannot be written by one statement."""
+
+
+@lru_cache(maxsize=64)
+def _add_records(count: int) -> str:
+    """`add_record` for so many rows at once."""
+    head, _, row = _ADD_RECORD.partition("values")
+    return f"{head}values {', '.join([row.strip()] * count)}"
 
 
 class Changes:
@@ -44,6 +56,7 @@ class Door:
         self.now = 0.0
         self.changes = Changes()
         self._records: list[tuple[Any, ...]] = []
+        self._is_staging = False
         self._known: dict[str, Known] = {}
         self.use(connection)
 
@@ -66,8 +79,37 @@ class Door:
         """Somebody else has committed, or our own transaction has not: what was known of any run may be wrong."""
         self._known.clear()
 
+    def appends_only(self, batch: Batch) -> bool:
+        """Whether it is a holder's batch of a known run that brings records and changes nothing else."""
+        known = self._known.get(batch.run)
+        if known is None or known.gone_until is not None or not batch.records or batch.blobs:
+            return False
+        event = batch.queue
+        is_still = event is None or (isinstance(event, Progress) and known.takeovers == 0)
+        return is_still and isinstance(batch.author, Held)
+
+    def stage(self, batches: list[Batch]) -> list[Answer]:
+        """Answer batches that append only; their records wait for `write_staged`.
+
+        Raises `NeedsTransaction` where one of them takes more than that.
+        """
+        self._is_staging = True
+        try:
+            return [self.append(batch) for batch in batches]
+        finally:
+            self._is_staging = False
+
+    def write_staged(self) -> None:
+        """Write the records that wait by one statement, which commits itself."""
+        if self._records:
+            values = [value for record in self._records for value in record]
+            self._execute(_add_records(len(self._records)), values)
+            self._records.clear()
+
     def flush(self) -> None:
         """Write the records that wait."""
+        if self._is_staging:
+            raise NeedsTransaction
         if self._records:
             self.connection.executemany(_ADD_RECORD, self._records)
             self._records.clear()

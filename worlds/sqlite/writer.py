@@ -25,6 +25,13 @@ GROUP_BYTES = 8 * 1024 * 1024
 INLINE_SECONDS = 0.001
 """A commit that took longer is not repeated in the event loop: the disk is slow, or busy."""
 
+SPLIT_FROM = 8
+"""Groups from this size on are answered in two halves."""
+UNDER_WAY_SECONDS = 0.002
+"""How long the loop stands by until the thread has begun."""
+HELD_PASSES = 5
+"""Passes of the loop for which the second half waits at most: being answered, waking and appending take three."""
+
 LEAVE_SECONDS = 5.0
 """How long closing waits for the thread, which may hang behind another process."""
 
@@ -36,6 +43,9 @@ class _Job:
         self.members = members
         self._lock = threading.Lock()
         self._is_decided = False
+        self._is_under_way = threading.Event()
+        self.say_under_way = self._is_under_way.set
+        self.wait_under_way = self._is_under_way.wait
 
     def settle(self) -> bool:
         """True for the first to ask: the thread that starts it, or the loop that gives up on it."""
@@ -67,6 +77,7 @@ class Writer:
         self._is_alone = False
         """Whether the last group was of one: then the next is committed as it comes, and does not wait for company."""
         self._is_delivering = False
+        self._held: tuple[list[Member], list[Any]] | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -120,6 +131,7 @@ class Writer:
                 self._deliver(members, landing)
                 return
         self._hand_over(members)
+        self._let_go()
 
     def _try_commit(self, member: Member) -> Landing | None:
         """Commit in the event loop, if that takes no longer than changing threads."""
@@ -162,6 +174,10 @@ class Writer:
         self._job = _Job(members)
         self._watch = self._loop.call_later(self._busy_seconds, self._give_up)
         self._jobs.put(self._job)
+        if len(members) >= SPLIT_FROM:
+            # The thread cannot begin while we compute: an interpreter is handed over only after 5 ms. So let it get to
+            # where SQLite works and Python is free; from there on both of us go on.
+            self._job.wait_under_way(UNDER_WAY_SECONDS)
 
     def _landed(self, job: _Job, landing: Landing | None, seconds: float) -> None:
         """The thread is done with `job`; without a landing, it was withdrawn."""
@@ -171,7 +187,10 @@ class Writer:
         self._overdue = 0
         if landing is not None:
             self._last_seconds = seconds
-            self._deliver(job.members, landing)
+            if len(job.members) >= SPLIT_FROM and not (self._pending or self._is_closed):
+                self._deliver_by_halves(job.members, landing)
+            else:
+                self._deliver(job.members, landing)
         if self._pending and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -200,8 +219,33 @@ class Writer:
 
     # Answers
 
+    def _deliver_by_halves(self, members: list[Member], landing: Landing) -> None:
+        """Let those of one half go on, and the others once the first are back with their next batches.
+
+        Runs that are all answered together come back together: then the loop and the disk wait for each other in
+        turn. In two halves they work at the same time.
+        """
+        middle = len(members) // 2
+        self._held = (members[middle:], landing.answers[middle:])
+        self._answer(members[:middle], landing.answers[:middle], landing.changes)
+        self._loop.call_soon(self._let_go, HELD_PASSES)
+
+    def _let_go(self, passes: int = 0) -> None:
+        """Answer the second half: when the first has gone to the disk, or is not heard of for some passes."""
+        if self._held is None:
+            return
+        if passes:
+            self._loop.call_soon(self._let_go, passes - 1)
+            return
+        members, answers = self._held
+        self._held = None
+        self._answer(members, answers, [])
+
     def _deliver(self, members: list[Member], landing: Landing) -> None:
-        for member, answer in zip(members, landing.answers, strict=True):
+        self._answer(members, landing.answers, landing.changes)
+
+    def _answer(self, members: list[Member], answers: list[Any], changes: list[Changes]) -> None:
+        for member, answer in zip(members, answers, strict=True):
             future = member.future
             if future.done():
                 continue  # its awaiter was cancelled; the batch stands all the same
@@ -214,14 +258,15 @@ class Writer:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
-        for changes in landing.changes:
-            self._on_change(changes)
+        for change in changes:
+            self._on_change(change)
 
     # The end
 
     async def aclose(self) -> None:
         """Finish what was submitted, then end the thread and close the connection."""
         self._is_closed = True
+        self._let_go()
         if self._pending or self._job is not None:
             self._idle = self._loop.create_future()
             self._flush()
@@ -257,7 +302,7 @@ def _work(
 ) -> None:
     """The writer thread. One call into the loop a group: each costs a system call and a change of thread."""
     while (job := jobs.get()) is not None:
-        landing, seconds = transactor.commit(job.members, may_start=job.settle)
+        landing, seconds = transactor.commit(job.members, may_start=job.settle, under_way=job.say_under_way)
         try:
             loop.call_soon_threadsafe(landed, job, landing, seconds)
         except RuntimeError:
