@@ -39,7 +39,6 @@ from journal.core.records import (
     TurnStatus,
     Value,
 )
-from journal.engine.calls import landed
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
 from journal.engine.scope import Scope, enter_root
@@ -278,7 +277,7 @@ class Attempt:
     async def _append(self, body: Body | None, queue: QueueChange, blob: Blob | None = None) -> bool:
         record = None if body is None else seal(self.holding.run, body, turn=self.turn_id)
         try:
-            await landed(self, self.holding.commit(record, blob, queue=queue))
+            await self.holding.commit(record, blob, queue=queue)
         except (ClaimLost, HandlerAborted) as error:
             await self._give_up(error)
             return False

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import msgspec
 
 from journal.core import values
@@ -143,7 +142,7 @@ async def _record_intent(attempt: "Attempt", call: Call, number: int) -> None:
     if call.is_lazy:
         holding.buffer(record, blob)
     else:
-        await landed(attempt, holding.commit(record, blob))
+        await holding.commit(record, blob)
 
 
 async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
@@ -252,25 +251,9 @@ async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Bl
         holding.progress_due = False
         progress = Progress()
     try:
-        await landed(attempt, holding.commit(record, blob, queue=progress))
+        await holding.commit(record, blob, queue=progress)
     except (ClaimLost, asyncio.CancelledError):
         # Losing the claim cancels the handler, and which of the two is heard first is chance.
         if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
             await attempt.leave_evidence(call.key, outcome, blob)
-        raise
-
-
-async def landed(attempt: "Attempt", future: "asyncio.Future[Any]") -> None:
-    """Wait until what was handed in is durable; a cancellation meanwhile is delivered after the door answered."""
-    try:
-        await future
-    except asyncio.CancelledError:
-        with anyio.CancelScope(shield=True):
-            while (again := attempt.holding.wait_again(future)) is not None:
-                future = again
-                try:
-                    await future
-                except asyncio.CancelledError:
-                    continue
-                break
         raise

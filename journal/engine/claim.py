@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import anyio
+
 from journal.core.clock import Clock
 from journal.core.codec import Blob
 from journal.core.errors import ClaimLost, HandlerAborted, WorldUnavailable
@@ -24,6 +26,7 @@ from journal.core.ports import (
     Finish,
     HeadMoved,
     Held,
+    Progress,
     QueueChange,
     Release,
     Unknown,
@@ -35,6 +38,7 @@ LAZY_SECONDS = 0.005
 """How long a lazy intent may wait for its outcome to ride with."""
 UNKNOWN_SECONDS = 60.0
 """How long an unanswered batch is offered again before the turn is given up here."""
+_Waiter = asyncio.Future[Answer]
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
 
 
@@ -92,10 +96,10 @@ class Holding:
         self._ids = BatchIds()
         self._records: list[NewRecord] = []
         self._blobs: list[Blob] = []
-        self._waiters: list[asyncio.Future[Committed]] = []
+        self._waiters: list[_Waiter] = []
         self._queue: QueueChange | None = None
         self._in_flight = False
-        self._flight: list[asyncio.Future[Committed]] = []
+        self._flight: list[_Waiter] = []
         self._refused_at = 0.0
         self._delay = _FIRST_DELAY
         self._is_over = False
@@ -119,34 +123,68 @@ class Holding:
         if blob is not None:
             self._blobs.append(blob)
 
-    def commit(
+    async def commit(
         self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
-    ) -> asyncio.Future[Committed]:
-        """Append `record` behind everything buffered; the future ends once all of it is durable.
+    ) -> None:
+        """Append `record` behind everything buffered, and return once all of it is durable.
 
-        Cancelling the future withdraws nothing. It fails with `ClaimLost` or `HandlerAborted`.
+        What was handed in is never withdrawn: a cancellation meanwhile is delivered after the door has answered.
+        Raises `ClaimLost` or `HandlerAborted`.
         """
-        future: asyncio.Future[Committed] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(self._lost_error())
-            return future
+            raise self._lost_error()
         if record is not None:
             self._records.append(record)
         if blob is not None:
             self._blobs.append(blob)
         if queue is not None:
-            assert self._queue is None, "one queue change a batch"
+            # Progress may wait there still; whatever comes after it gives the claim back, and says more.
+            assert self._queue is None or isinstance(self._queue, Progress), "one queue change a batch"
             self._queue = queue
-        self._waiters.append(future)
-        if not self._in_flight:
-            self._send()
-        return future
+        if self._in_flight:
+            waiter: _Waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+        else:
+            waiter = self._send(alone=True)
+        try:
+            answer = await waiter
+        except asyncio.CancelledError:
+            await self._outlast(waiter)
+            raise
+        except Exception:
+            if self.lost is None:
+                raise
+            raise self._lost_error() from None
+        if type(answer) is not Committed:
+            await self._insist(waiter)
 
-    def wait_again(self, cancelled: asyncio.Future[Committed]) -> asyncio.Future[Committed] | None:
-        """Another future for what a cancelled one waited for; None: the door has answered already."""
+    async def _insist(self, waiter: _Waiter) -> None:
+        """The store's own future was waited for, and its answer was not a plain yes: act on what became of it."""
+        if self.lost is not None:
+            raise self._lost_error()
+        if (again := self._wait_again(waiter)) is not None:  # unanswered: the batch is on offer again
+            try:
+                await again
+            except asyncio.CancelledError:
+                await self._outlast(again)
+                raise
+
+    async def _outlast(self, waiter: _Waiter) -> None:
+        """We were cancelled: wait for the door's answer all the same."""
+        with anyio.CancelScope(shield=True):
+            while (again := self._wait_again(waiter)) is not None:
+                waiter = again
+                try:
+                    await waiter
+                except asyncio.CancelledError:
+                    continue
+                return
+
+    def _wait_again(self, given_up: _Waiter) -> _Waiter | None:
+        """Another future for what that one waited for; None: the door has answered already."""
         for waiters in (self._flight, self._waiters):
             for place, waiter in enumerate(waiters):
-                if waiter is cancelled:
+                if waiter is given_up:
                     waiters[place] = self._loop.create_future()
                     return waiters[place]
         return None
@@ -161,7 +199,7 @@ class Holding:
         if on_lost is not None:
             on_lost()
 
-    def _refuse(self, waiters: list[asyncio.Future[Committed]]) -> None:
+    def _refuse(self, waiters: list[_Waiter]) -> None:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(self._lost_error())
@@ -188,7 +226,8 @@ class Holding:
         if self._records and self.lost is None and not self._in_flight:
             self._send()
 
-    def _send(self) -> None:
+    def _send(self, *, alone: bool = False) -> _Waiter:
+        """Offer everything that was handed in. `alone`: one waits, and takes the store's own future for its answer."""
         batch = Batch(
             self.run,
             self._ids.next(),
@@ -205,24 +244,28 @@ class Holding:
         self._flight = waiters
         self._delay = _FIRST_DELAY
         self._refused_at = 0.0
-        self._offer(batch, waiters)
+        answer = self._offer(batch, waiters)
+        if alone:
+            waiters.append(answer)
+        return answer
 
-    def _offer(self, batch: Batch, waiters: list[asyncio.Future[Committed]]) -> None:
-        answer = asyncio.ensure_future(self.world.append(batch))
+    def _offer(self, batch: Batch, waiters: list[_Waiter]) -> _Waiter:
+        offered = self.world.append(batch)
+        answer = offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
         answer.add_done_callback(partial(self._answered, batch, waiters))
+        return answer
 
-    def _answered(
-        self, batch: Batch, waiters: list[asyncio.Future[Committed]], future: asyncio.Future[Answer]
-    ) -> None:
-        error = None if future.cancelled() else future.exception()
-        if future.cancelled():
-            self._ask_again(batch, waiters, "the store was closed")
-        elif error is not None:
+    def _answered(self, batch: Batch, waiters: list[_Waiter], future: asyncio.Future[Answer]) -> None:
+        if (
+            future.cancelled()
+        ):  # by whoever waited for it, or by a store that closes: what became of it is unknown
+            self._ask_again(batch, waiters, "the wait for its answer was cancelled")
+        elif (error := future.exception()) is not None:
             self._give_up(waiters, HandlerAborted(run_id=self.run, cause=error))
+        elif type(committed := future.result()) is Committed:
+            self._landed(batch, waiters, committed)
         else:
-            match future.result():
-                case Committed() as committed:
-                    self._landed(batch, waiters, committed)
+            match committed:
                 case Duplicate(original=original, claim_valid=True):
                     self._landed(batch, waiters, original)
                 case Duplicate():
@@ -235,11 +278,12 @@ class Holding:
                 case refusal:
                     self._give_up(waiters, self._gone(f"the store answered {refusal}"))
 
-    def _landed(self, batch: Batch, waiters: list[asyncio.Future[Committed]], committed: Committed) -> None:
+    def _landed(self, batch: Batch, waiters: list[_Waiter], committed: Committed) -> None:
         self._in_flight = False
         self._flight = []
         self.prev_batch = batch.id
-        self._is_over = isinstance(batch.queue, Finish | Block | Release)
+        if batch.queue is not None:
+            self._is_over = isinstance(batch.queue, Finish | Block | Release)
         if batch.records:
             if committed.first != self.last + 1 and self.on_foreign is not None:
                 self.on_foreign(self.last, committed.first - 1)
@@ -250,7 +294,7 @@ class Holding:
         if self._waiters and self.lost is None:
             self._send()
 
-    def _give_up(self, waiters: list[asyncio.Future[Committed]], error: BaseException) -> None:
+    def _give_up(self, waiters: list[_Waiter], error: BaseException) -> None:
         self._in_flight = False
         self._flight = []
         self.lost = self.lost or error
@@ -260,7 +304,7 @@ class Holding:
     def _gone(self, reason: str) -> ClaimLost:
         return ClaimLost(run_id=self.run, reason=reason)
 
-    def _ask_again(self, batch: Batch, waiters: list[asyncio.Future[Committed]], reason: str) -> None:
+    def _ask_again(self, batch: Batch, waiters: list[_Waiter], reason: str) -> None:
         now = self._clock.boottime()
         self._refused_at = self._refused_at or now
         if now - self._refused_at > UNKNOWN_SECONDS:
