@@ -459,8 +459,8 @@ def batch_bytes(batch: Batch) -> int:
     size = 256
     for record in batch.records:
         size += len(record.body)
-    for blob in batch.blobs:
-        size += len(blob.data)
+    if batch.blobs:
+        size += sum(len(blob.data) for blob in batch.blobs)
     return size
 
 

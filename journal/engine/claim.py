@@ -144,30 +144,35 @@ class Holding:
         if self._in_flight:
             waiter: _Waiter = self._loop.create_future()
             self._waiters.append(waiter)
-        else:
-            waiter = self._send(alone=True)
+            await self._wait(waiter)
+            return
+        # Nobody else waits: take the store's answer from its own future, a pass of the loop sooner.
+        batch, waiters = self._pack()
+        waiter = self._append(batch)
+        waiters.append(waiter)
         try:
             answer = await waiter
         except asyncio.CancelledError:
+            self._answered(batch, waiters, waiter)
             await self._outlast(waiter)
             raise
-        except Exception:
-            if self.lost is None:
-                raise
-            raise self._lost_error() from None
-        if type(answer) is not Committed:
-            await self._insist(waiter)
-
-    async def _insist(self, waiter: _Waiter) -> None:
-        """The store's own future was waited for, and its answer was not a plain yes: act on what became of it."""
+        except Exception:  # noqa: BLE001 - of the store; `_answered` makes of it what it is
+            answer = None
+        if type(answer) is Committed:
+            self._landed(batch, waiters, answer)
+            return
+        self._answered(batch, waiters, waiter)
         if self.lost is not None:
             raise self._lost_error()
         if (again := self._wait_again(waiter)) is not None:  # unanswered: the batch is on offer again
-            try:
-                await again
-            except asyncio.CancelledError:
-                await self._outlast(again)
-                raise
+            await self._wait(again)
+
+    async def _wait(self, waiter: _Waiter) -> None:
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            await self._outlast(waiter)
+            raise
 
     async def _outlast(self, waiter: _Waiter) -> None:
         """We were cancelled: wait for the door's answer all the same."""
@@ -226,8 +231,12 @@ class Holding:
         if self._records and self.lost is None and not self._in_flight:
             self._send()
 
-    def _send(self, *, alone: bool = False) -> _Waiter:
-        """Offer everything that was handed in. `alone`: one waits, and takes the store's own future for its answer."""
+    def _send(self) -> None:
+        """Offer everything that was handed in."""
+        self._offer(*self._pack())
+
+    def _pack(self) -> tuple[Batch, list[_Waiter]]:
+        """Everything that was handed in, as the batch that is in flight from now on; and those who wait for it."""
         batch = Batch(
             self.run,
             self._ids.next(),
@@ -244,16 +253,14 @@ class Holding:
         self._flight = waiters
         self._delay = _FIRST_DELAY
         self._refused_at = 0.0
-        answer = self._offer(batch, waiters)
-        if alone:
-            waiters.append(answer)
-        return answer
+        return batch, waiters
 
-    def _offer(self, batch: Batch, waiters: list[_Waiter]) -> _Waiter:
+    def _append(self, batch: Batch) -> _Waiter:
         offered = self.world.append(batch)
-        answer = offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
-        answer.add_done_callback(partial(self._answered, batch, waiters))
-        return answer
+        return offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
+
+    def _offer(self, batch: Batch, waiters: list[_Waiter]) -> None:
+        self._append(batch).add_done_callback(partial(self._answered, batch, waiters))
 
     def _answered(self, batch: Batch, waiters: list[_Waiter], future: asyncio.Future[Answer]) -> None:
         if (
