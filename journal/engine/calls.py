@@ -23,7 +23,7 @@ from journal.core.errors import (
 )
 from journal.core.failures import describe
 from journal.core.ports import Progress
-from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, Policy, Value
+from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Policy, Value
 from journal.engine.context import CallContext, in_call
 from journal.engine.retry import retrying
 from journal.replay.matcher import FIRST, Asked, Diverge, Probe, Run, Serve, Settle, decide
@@ -112,18 +112,21 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 pass
     else:
         assert FIRST.number == 1
-    try:
-        await _record_intent(attempt, call, number)
-    except asyncio.CancelledError:
-        if not await attempt.is_stopping():
-            # The handler's own doing, before the act began: the log must say so, or a replay would act.
-            await durable(attempt, call, CallOutcome(status="cancelled"))
-        raise
+    record, blob = _intent(attempt, call, number)
+    if call.is_lazy:
+        attempt.holding.buffer(record, blob)
+    else:
+        try:
+            await attempt.holding.commit(record, blob)
+        except asyncio.CancelledError:
+            if not await attempt.is_stopping():
+                # The handler's own doing, before the act began: the log must say so, or a replay would act.
+                await durable(attempt, call, CallOutcome(status="cancelled"))
+            raise
     return await _act(attempt, call, number)
 
 
-async def _record_intent(attempt: "Attempt", call: Call, number: int) -> None:
-    holding = attempt.holding
+def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blob | None]:
     value: Value | None = None
     blob: Blob | None = None
     if call.input is not None:
@@ -138,11 +141,7 @@ async def _record_intent(attempt: "Attempt", call: Call, number: int) -> None:
         attempt=attempt.number,
         number=number,
     )
-    record = seal(holding.run, intent, turn=attempt.turn_id, key=call.key)
-    if call.is_lazy:
-        holding.buffer(record, blob)
-    else:
-        await holding.commit(record, blob)
+    return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 
 
 async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:

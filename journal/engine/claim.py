@@ -251,8 +251,6 @@ class Holding:
         self._records, self._blobs, self._waiters, self._queue = [], [], [], None
         self._in_flight = True
         self._flight = waiters
-        self._delay = _FIRST_DELAY
-        self._refused_at = 0.0
         return batch, waiters
 
     def _append(self, batch: Batch) -> _Waiter:
@@ -289,6 +287,7 @@ class Holding:
         self._in_flight = False
         self._flight = []
         self.prev_batch = batch.id
+        self._refused_at = 0.0
         if batch.queue is not None:
             self._is_over = isinstance(batch.queue, Finish | Block | Release)
         if batch.records:
@@ -313,7 +312,8 @@ class Holding:
 
     def _ask_again(self, batch: Batch, waiters: list[_Waiter], reason: str) -> None:
         now = self._clock.boottime()
-        self._refused_at = self._refused_at or now
+        if self._refused_at == 0.0:
+            self._refused_at, self._delay = now, _FIRST_DELAY
         if now - self._refused_at > UNKNOWN_SECONDS:
             error = WorldUnavailable(
                 f"no answer for {UNKNOWN_SECONDS:g} s ({reason}); the turn is left to whoever claims it next",

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
-from journal.core.errors import InvalidOptions
+from journal.core import values
+from journal.core.arguments import encode_arguments
+from journal.core.errors import InvalidOptions, UsageError
 from journal.core.records import Policy
 from journal.core.typed import ValueCodec, result_codec
 from journal.tools.policy import Marker, marker_of
@@ -33,10 +35,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     own_marker: Marker | None = None
     """What was on the function itself when the plan was made."""
 
-    @property
-    def policy(self) -> Policy | None:
-        """What the marker says, if there is one."""
-        return None if self.marked is None else self.marked.policy
+    policy: Policy | None = None
+    """What the marker says, if there is one."""
+    names: tuple[str, ...] | None = None
+    """Of the arguments, where a call takes just these, by position or by name; None: it is not so simple."""
+
+    def encode_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The canonical bytes of the arguments by name; see `journal.core.arguments`."""
+        names = self.names
+        if names is not None and not kwargs and len(args) == len(names):
+            try:
+                return values.encode(dict(zip(names, args, strict=True)))
+            except UsageError:
+                pass  # said better below, by the argument's name; or it has a type that is declared
+        return encode_arguments(self.fn, args, kwargs)
 
     @property
     def probe(self) -> ProbeFunction | None:
@@ -87,6 +99,8 @@ def _make(fn: Callable[..., Any]) -> Plan:
             is_async=_is_async(fn.fn),
             codec=result_codec(fn.fn, fn.returns),
             marked=marked,
+            policy=None if marked is None else marked.policy,
+            names=_names(fn.fn),
             own_marker=own,
             key=fn.key,
             retry=fn.retry,
@@ -99,8 +113,18 @@ def _make(fn: Callable[..., Any]) -> Plan:
         is_async=_is_async(fn),
         codec=result_codec(fn),
         marked=marked,
+        policy=None if marked is None else marked.policy,
+        names=_names(fn),
         own_marker=own,
     )
+
+
+def _names(fn: Callable[..., Any]) -> tuple[str, ...] | None:
+    if type(fn) is not FunctionType:
+        return None
+    parameters = inspect.signature(fn).parameters.values()
+    is_simple = all(p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty for p in parameters)
+    return tuple(p.name for p in parameters) if is_simple else None
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from journal.core import values
-from journal.core.arguments import encode_arguments
 from journal.core.errors import ControlFlow, InvalidOptions, OutcomeUnknown, ValueLost
 from journal.core.failures import rebuild
 from journal.core.ports import Delta
@@ -126,7 +125,7 @@ class Turn:
         if attempt.fatal is not None:
             raise attempt.fatal
         scope = current_scope(f"turn.{kind}", attempt)
-        data = encode_arguments(plan.fn, args, kwargs)
+        data = plan.encode_arguments(args, kwargs)
         call = Call(
             key=plan.key or scope.next_key(plan.name),
             kind=kind,
