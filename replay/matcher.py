@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from journal.core.errors import Diverged
 from journal.core.records import CallIntent, CallKind, CallOutcome, Policy, Value
 from journal.replay.history import CallHistory, TurnHistory, scope_of
 
@@ -32,6 +33,8 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     has_probe: bool = False
     is_counted: bool = True
     """Whether the key was made by counting; only such calls keep the order of their scope."""
+    input: bytes | None = None
+    """Canonical JSON; only to be shown where it differs."""
 
 
 class Serve(msgspec.Struct, frozen=True, gc=False):
@@ -71,6 +74,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False):
 
 Decision = Serve | Run | Probe | Settle | Diverge
 FIRST = Run(1)
+_SHOWN_BYTES = 400
 
 
 def decide(asked: Asked, history: TurnHistory) -> Decision:
@@ -110,6 +114,7 @@ def _recorded(call: CallHistory) -> dict[str, Any] | None:
         "kind": intent.kind,
         "name": intent.name,
         "input_digest": intent.input_digest.hex(),
+        **_shown(intent.input),
     }
 
 
@@ -119,4 +124,28 @@ def _asked(asked: Asked) -> dict[str, Any]:
         "kind": asked.kind,
         "name": asked.name,
         "input_digest": asked.input_digest.hex(),
+        **_shown(asked.input),
     }
+
+
+def _shown(data: Value | None) -> dict[str, str]:
+    """The input, where it is short enough to be looked at."""
+    return {"input": data.decode()} if isinstance(data, bytes) and len(data) <= _SHOWN_BYTES else {}
+
+
+def parting(error: Diverged) -> str:
+    """Where code and log part, in words."""
+    recorded, asked = error.recorded or {}, error.asked
+    if asked is None:
+        return f"call {error.call!r} is in the log and the code no longer asks for it"
+    if recorded.get("key") != asked.get("key") or recorded.get("name") != asked.get("name"):
+        return (
+            f"the code asks for {asked.get('kind')} {asked.get('key')!r} ({asked.get('name')}), "
+            f"and the log holds {recorded.get('kind')} {recorded.get('key')!r} ({recorded.get('name')})"
+        )
+    if recorded.get("kind") != asked.get("kind"):
+        return f"the code asks for {asked.get('key')!r} as a {asked.get('kind')}, and it was a {recorded.get('kind')}"
+    return (
+        f"the code asks for {asked.get('key')!r} with the input {asked.get('input', 'another')}, "
+        f"and it was recorded with {recorded.get('input', 'another')}"
+    )

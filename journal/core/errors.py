@@ -170,9 +170,10 @@ class NotInTurn(UsageError):
 
     def __init__(self, *, what: str, where: str = "a turn") -> None:
         self.what, self.where = what, where
-        super().__init__(
-            f"{what} works only inside {where}: call it from a handler registered with @journal.agent"
-        )
+        how = "call it from a handler registered with @journal.agent"
+        if where == "a call":
+            how = "use it in the function of a step or a tool, while that runs"
+        super().__init__(f"{what} works only inside {where}: {how}")
 
 
 # Whoever awaits the turn ----------------------------------------------------------------------------
@@ -187,14 +188,28 @@ class TurnError(JournalError):
 
 
 class TurnFailed(TurnError):
-    """The handler raised; `type`, `code` and `data` tell what."""
+    """The handler raised; `type`, `code`, `data` and `text` tell what.
 
-    def __init__(self, *, run_id: str, turn_id: str, type: str, code: str | None, data: Any) -> None:  # noqa: A002 - the field's name in the log
-        self.type, self.code, self.data = type, code, data
+    `text` is what the exception said, where its class is one whose words are kept (builtins, registered ones, ours).
+    `__cause__` is the exception itself if the handler ran in this process.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        turn_id: str,
+        type: str,  # noqa: A002 - the field's name in the log
+        code: str | None,
+        data: Any,
+        text: str | None = None,
+    ) -> None:
+        self.type, self.code, self.data, self.text = type, code, data, text
         detail = f" ({code})" if code else ""
+        said = f": {text}" if text else ""
         super().__init__(
-            f"turn {turn_id!r} of run {run_id!r} failed with {type}{detail}: see journal show {run_id}, "
-            f"then journal retry {run_id}",
+            f"turn {turn_id!r} of run {run_id!r} failed with {type}{detail}{said} "
+            f"(journal show {run_id} has its calls; journal retry {run_id} goes on from there)",
             run_id=run_id,
             turn_id=turn_id,
         )

@@ -17,7 +17,9 @@ def main(*, as_json: bool = False) -> int:
     """
     console = Console(stderr=True)
     if find_spec("agents") is None:
-        console.print("journal demo needs the OpenAI Agents SDK: pip install 'durable-journal[demo]'")
+        console.print(
+            "journal demo needs the OpenAI Agents SDK: pip install 'durable-journal[demo]'", markup=False
+        )
         return 2
     with console.status(
         "A worker is killed inside a refund, the next inside a model call, a third carries on"
@@ -42,3 +44,4 @@ def show(demo: Demo, console: Console) -> None:
             highlight=False,
         )
     console.print(f"Played with real processes and SIGKILL in {demo.seconds:.1f} s.", highlight=False)
+    console.print("Try it by hand: examples/refunds.py says when to kill it.", highlight=False)

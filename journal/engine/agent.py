@@ -7,9 +7,11 @@ conversation. Running a crashed script again never works the same request twice.
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
-from journal.core.errors import InvalidOptions
+import msgspec
+
+from journal.core.errors import InvalidOptions, InvalidValue
 from journal.core.records import Policy
 from journal.core.signatures import hints_of
 from journal.core.typed import PLAIN, ValueCodec, codec_of, result_codec
@@ -40,7 +42,8 @@ class Agent(Generic[I, O]):
         self.handler = handler
         self.name = name
         self.tools: Mapping[str, Policy] = dict(tools or {})
-        self.input_codec: ValueCodec[I] = _input_codec(handler, name)
+        self.input_codec: ValueCodec[I]
+        self.input_codec, self._input_type = _input_codec(handler, name)
         self.output_codec: ValueCodec[O] = result_codec(handler)
         self.__doc__ = handler.__doc__
 
@@ -81,7 +84,7 @@ class Agent(Generic[I, O]):
         an error, or a handle of the turn that is there. `delay` is in seconds; higher `priority` goes first; both
         are of the run, and a turn that queues behind another is due as soon as that one has ended.
         """
-        data = self.input_codec.encode(input, what=f"the input of agent {self.name!r}")
+        data = self.encode_input(input)
         return await self.journal.submit_encoded(
             self.name,
             data,
@@ -95,6 +98,17 @@ class Agent(Generic[I, O]):
             subject=subject,
             metadata=metadata,
         )
+
+    def encode_input(self, input: object) -> bytes:  # noqa: A002 - the field's name everywhere
+        """The input's canonical bytes; raises `InvalidValue` if it is not what the handler declares."""
+        what = f"the input of agent {self.name!r}"
+        data = self.input_codec.encode(input, what=what)
+        if self.input_codec is PLAIN and self._input_type is not None:
+            try:
+                msgspec.json.decode(data, type=self._input_type)
+            except msgspec.ValidationError as error:
+                raise InvalidValue(what=what, path="", reason=str(error)) from None
+        return data
 
     def run_sync(
         self,
@@ -127,6 +141,12 @@ class Agent(Generic[I, O]):
 
         return self.journal.run_blocking(main, "submit")
 
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """An agent is run, not called."""
+        raise InvalidOptions(
+            f"agent {self.name!r} is not called: await {self.name}.run(input), or .submit(input)"
+        )
+
     def policy_of(self, name: str, marker: Marker | None = None) -> Resolved:
         """The replay policy of a tool called by this agent, and where it comes from."""
         return resolve(name, agent=self.tools, journal=self.journal.tools, marker=marker)
@@ -135,7 +155,8 @@ class Agent(Generic[I, O]):
         return f"<Agent {self.name!r}>"
 
 
-def _input_codec(handler: Callable[..., Any], name: str) -> ValueCodec[Any]:
+def _input_codec(handler: Callable[..., Any], name: str) -> tuple[ValueCodec[Any], Any]:
+    """The codec of the handler's input, and its type where that is declared."""
     parameters = list(inspect.signature(handler).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) < 2 or any(p.default is p.empty for p in positional[2:]):
@@ -147,5 +168,10 @@ def _input_codec(handler: Callable[..., Any], name: str) -> ValueCodec[Any]:
         getattr(handler, "__call__", None)  # noqa: B004 - the method, not whether it is callable
     ):
         raise InvalidOptions(f"agent {name!r}: a handler is an `async def`")
-    annotation = hints_of(handler).get(positional[1].name)
-    return PLAIN if annotation is None else codec_of(annotation, what=f"the input of agent {name!r}")
+    hints = hints_of(handler)
+    if hints.get(positional[1].name) is Turn:
+        raise InvalidOptions(f"agent {name!r}: the turn comes first, as in `async def {name}(turn, input)`")
+    annotation = hints.get(positional[1].name)
+    if annotation is None:
+        return PLAIN, None
+    return codec_of(annotation, what=f"the input of agent {name!r}"), annotation

@@ -7,6 +7,7 @@ process stops, and only the first of these is an end.
 
 import asyncio
 import inspect
+import traceback
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
@@ -44,6 +45,7 @@ from journal.engine.deltas import Deltas
 from journal.engine.scope import Scope, enter_root
 from journal.engine.turn import Turn
 from journal.replay.history import TurnHistory
+from journal.replay.matcher import parting
 
 if TYPE_CHECKING:
     from journal.engine.agent import Agent
@@ -213,9 +215,9 @@ class Attempt:
         await self._finish("succeeded", value, blob)
 
     async def _fail(self, error: BaseException) -> None:
-        self.log.info("turn failed", error=type(error).__qualname__)
+        self.log.warning("turn failed", error=type(error).__qualname__, at=_place(error))
         info = describe(error) if isinstance(error, Exception) else ErrorInfo(type=type(error).__qualname__)
-        await self._finish("failed", error=info, cause=getattr(error, "__journal_call__", None))
+        await self._finish("failed", error=info, cause=getattr(error, "__journal_call__", None), raised=error)
 
     async def _finish(
         self,
@@ -225,6 +227,7 @@ class Attempt:
         *,
         error: ErrorInfo | None = None,
         cause: str | None = None,
+        raised: BaseException | None = None,
     ) -> None:
         if status != "cancelled" and (key := self.history.unclaimed()) is not None:
             recorded = {"key": key}
@@ -232,16 +235,11 @@ class Attempt:
             return
         body = TurnFinished(status=status, output=output, error=error, cause=cause)
         if await self._append(body, Finish(self.turn_id, status), blob):
-            self.runtime.turn_ended(self.holding.run, self.turn_id)
+            self.runtime.turn_ended(self.holding.run, self.turn_id, raised)
 
     async def _diverged(self, error: Diverged) -> None:
-        detail = (
-            f"call {error.call!r} is in the log and the code no longer asks for it"
-            if error.asked is None
-            else f"the code asks for call {error.asked.get('key')!r} ({error.asked.get('name')}), "
-            f"and the log holds {(error.recorded or {}).get('key')!r} ({(error.recorded or {}).get('name')})"
-        )
-        await self.block("divergence", detail, error.recorded, error.asked)
+        way_out = f"deploy code that asks for what was recorded, then journal retry {self.holding.run}"
+        await self.block("divergence", f"{parting(error)}; {way_out}", error.recorded, error.asked)
 
     async def block(
         self,
@@ -331,6 +329,12 @@ class Attempt:
         if info is not None and info.head > after and self.holding.is_idle:
             self.holding.last = info.head
             await self._read_foreign(after, info.head)
+
+
+def _place(error: BaseException) -> str | None:
+    """File, line and function where `error` was raised: for the log line, which has no room for values."""
+    trace = traceback.extract_tb(error.__traceback__)
+    return f"{trace[-1].filename}:{trace[-1].lineno} in {trace[-1].name}" if trace else None
 
 
 def _control_flow(error: BaseException | None) -> ControlFlow | None:

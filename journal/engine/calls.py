@@ -94,6 +94,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             call.policy,
             call.probe is not None,
             call.is_counted,
+            call.input,
         )
         decision = decide(asked, history)
         history.claim(call.key)

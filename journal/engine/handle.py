@@ -9,6 +9,7 @@ import msgspec
 from journal.core import values
 from journal.core.codec import open_record
 from journal.core.errors import (
+    CallError,
     ResultTimeout,
     RunNotFound,
     TurnBlocked,
@@ -16,8 +17,9 @@ from journal.core.errors import (
     TurnFailed,
     TurnNotFound,
 )
+from journal.core.failures import rebuild
 from journal.core.ports import START, Delta, RunStatus, offset_of
-from journal.core.records import BlobRef, Body, TurnFinished, Value
+from journal.core.records import BlobRef, Body, ErrorInfo, TurnFinished, Value
 from journal.core.records import TurnBlocked as BlockedRecord
 from journal.core.typed import ValueCodec
 
@@ -77,12 +79,15 @@ class Handle(Generic[O]):
         runtime = await self._journal.runtime()
         try:
             async with asyncio.timeout(timeout) as scope:
-                await runtime.until_ended(self.run_id, self.turn_id, serve=serve)
+                cause = await runtime.until_ended(self.run_id, self.turn_id, serve=serve)
         except TimeoutError:
             if not scope.expired() or timeout is None:
                 raise
             raise ResultTimeout(run_id=self.run_id, turn_id=self.turn_id, seconds=timeout) from None
-        return await self._read_result()
+        try:
+            return await self._read_result()
+        except TurnFailed as failed:
+            raise failed from cause
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask for the turn to be cancelled; it may have ended before that is heard."""
@@ -141,6 +146,7 @@ class Handle(Generic[O]):
                     type=error.type,
                     code=error.code,
                     data=await self._load(error.data if error.data is not None else error.args),
+                    text=_words(error),
                 )
             case "succeeded":
                 data = await self._bytes(body.output)
@@ -172,3 +178,9 @@ class Handle(Generic[O]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.run_id!r} turn {self.turn_id!r}>"
+
+
+def _words(error: ErrorInfo) -> str | None:
+    """What the exception said, where the log keeps it."""
+    rebuilt = rebuild(error, "")
+    return None if type(rebuilt) is CallError else str(rebuilt)

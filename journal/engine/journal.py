@@ -178,8 +178,12 @@ class Journal:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(_as_coroutine(main))
-        raise InvalidOptions(f"{verb}_sync would block the running event loop: use `await {verb}(...)` here")
+            pass  # none is running, as it should be
+        else:
+            raise InvalidOptions(
+                f"{verb}_sync would block the running event loop: use `await {verb}(...)` here"
+            )
+        return asyncio.run(_as_coroutine(main))
 
     def lifespan(
         self, *, worker: bool = False, concurrency: int = 10
@@ -225,10 +229,11 @@ class Journal:
         """`Agent.submit` by name, for processes that do not import the agent. The input is plain JSON."""
         agent = self.agents.get(agent_name)
         codec: ValueCodec[Any] = PLAIN if agent is None else agent.output_codec
-        encode = PLAIN.encode if agent is None else agent.input_codec.encode
+        what = f"the input of agent {agent_name!r}"
+        data = PLAIN.encode(input, what=what) if agent is None else agent.encode_input(input)
         return await self.submit_encoded(
             check_id(agent_name, "agent name"),
-            encode(input, what=f"the input of agent {agent_name!r}"),
+            data,
             codec,
             run_id=run_id,
             key=key,

@@ -40,7 +40,8 @@ def superseded(history: TurnHistory) -> tuple[int, ...]:
         if call is not None and call.intent is not None and call.outcome is not None:
             error = call.outcome.error
             harmless = error is not None and error.type.rpartition(".")[2] == DidNotHappen.__name__
-            if call.outcome.status in ("error", "cancelled") and (call.intent.policy == "safe" or harmless):
+            may_repeat = call.intent.policy == "safe" or harmless
+            if may_repeat and call.outcome.status in ("error", "cancelled", "value_lost"):
                 seqs += [*call.intent_seqs, call.outcome_seq]
     for call in history.calls.values():
         if call.outcome is None and call.intent is not None and call.intent.policy == "safe":

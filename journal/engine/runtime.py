@@ -58,7 +58,7 @@ class Runtime:
         self._resource_group: anyio.abc.TaskGroup
         self._renewals: Renewals
         self._resources: asyncio.Future[Any] | None = None
-        self._waiters: dict[TurnKey, set[asyncio.Future[None]]] = {}
+        self._waiters: dict[TurnKey, set[asyncio.Future[BaseException | None]]] = {}
         self._servers: set[str] = set()
         self._looking = False
         self._flusher = Flusher()
@@ -227,11 +227,11 @@ class Runtime:
 
     # Waiting for turns ---------------------------------------------------------------------------------
 
-    def turn_ended(self, run: str, turn: str) -> None:
-        """The turn finished or was blocked, here."""
+    def turn_ended(self, run: str, turn: str, error: BaseException | None = None) -> None:
+        """The turn finished or was blocked, here; `error` is what its handler raised."""
         for waiter in self._waiters.pop((run, turn), set()):
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(error)
 
     def turn_lost(self, run: str, turn: str, error: BaseException | None) -> None:
         """The turn stopped here without an end. Those who wait are told only if waiting on makes no sense."""
@@ -241,20 +241,23 @@ class Runtime:
                 if not waiter.done():
                     waiter.set_exception(cause)
 
-    async def until_ended(self, run: str, turn: str, *, serve: bool) -> None:
-        """Return once the turn finished or is blocked, wherever it is worked. `serve`: work on it here too."""
+    async def until_ended(self, run: str, turn: str, *, serve: bool) -> BaseException | None:
+        """Return once the turn finished or is blocked, wherever it is worked. `serve`: work on it here too.
+
+        What it returns is the exception that the handler raised, if it did so here and now.
+        """
         if await self._has_ended(run, turn):
-            return
+            return None
         if not serve:
             await self._follow_to_end(run, turn)
-            return
-        waiter: asyncio.Future[None] = self._loop.create_future()
+            return None
+        waiter: asyncio.Future[BaseException | None] = self._loop.create_future()
         self._waiters.setdefault((run, turn), set()).add(waiter)
         if run not in self._servers:
             self._servers.add(run)
             self.spawn(self._serve, run)
         try:
-            await waiter
+            return await waiter
         finally:
             waiting = self._waiters.get((run, turn), set())
             waiting.discard(waiter)

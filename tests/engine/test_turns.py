@@ -856,3 +856,88 @@ async def test_an_older_turn_is_not_retried_while_a_later_one_is_unfinished(url:
         await work.submit(2, run_id="r", key="two")
         with pytest.raises(RunBusy):
             await journal.retry("r", turn_id="one")
+
+
+async def test_a_failure_says_what_the_handler_raised(url: str) -> None:
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        raise ValueError("my bug")
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="ValueError: my bug") as live:
+            await work.run(None, run_id="r")
+        assert isinstance(live.value.__cause__, ValueError)
+        assert live.value.__cause__.__traceback__ is not None
+        with pytest.raises(TurnFailed, match="ValueError: my bug") as stored:
+            await work.run(None, run_id="r")
+        assert stored.value.text == "my bug"
+
+
+async def test_retry_runs_a_safe_call_again_whose_value_was_lost(url: str) -> None:
+    values: list[Any] = [float("nan"), 5]
+
+    async def give() -> Any:
+        return values.pop(0)
+
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> Any:
+        return await turn.step(give)
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="could not be kept"):
+            await work.run(None, run_id="r")
+        assert await (await journal.retry("r")).settle(5, serve=True) == 5
+
+
+async def test_an_input_of_another_type_is_refused_before_anything_is_written(url: str) -> None:
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, n: int) -> int:
+        return n
+
+    async with journal:
+        with pytest.raises(InvalidValue, match="Expected `int`, got `str`"):
+            await journal.submit("work", "5", run_id="r")
+        assert await journal.runs() == []
+
+
+async def test_a_divergence_by_input_names_both(url: str) -> None:
+    currency = ["EUR"]
+
+    async def rate(of: str) -> int:
+        return 1
+
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        await turn.step(rate, currency[0])
+        raise RuntimeError
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        currency[0] = "USD"
+        handle = await journal.retry("r")
+        with pytest.raises(TurnBlocked, match=r'"of":"USD".*"of":"EUR".*journal retry r'):
+            await handle.settle(5, serve=True)
+
+
+def test_mistakes_with_agents_are_told(url: str) -> None:
+    journal = Journal(url)
+    with pytest.raises(InvalidOptions, match="the turn comes first"):
+
+        @journal.agent  # type: ignore[arg-type]  # the mistake
+        async def wrong(text: str, turn: Turn) -> None: ...
+
+    @journal.agent
+    async def work(turn: Turn, n: int) -> int:
+        return n
+
+    with pytest.raises(InvalidOptions, match=r"work\.run"):
+        work(1)
