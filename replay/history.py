@@ -42,7 +42,9 @@ class CallHistory(msgspec.Struct, gc=False):
     intent: CallIntent | None = None
     intent_seqs: list[int] = []
     outcome: CallOutcome | None = None
+    intent_time: float = 0.0
     outcome_seq: int = 0
+    outcome_time: float = 0.0
     evidence: CallEvidence | None = None
     evidence_seq: int = 0
 
@@ -81,10 +83,12 @@ class TurnHistory:
                 call = self._call(record)
                 call.intent = body
                 call.intent_seqs.append(record.seq)
+                call.intent_time = record.time
             case CallOutcome() as body:
                 call = self._call(record)
                 call.outcome = body
                 call.outcome_seq = record.seq
+                call.outcome_time = record.time
             case CallEvidence() as body:
                 call = self._call(record)
                 if call.evidence is None:
@@ -115,8 +119,14 @@ class TurnHistory:
         return call
 
     def _retry(self, retried: TurnRetried) -> None:
+        cause = self.calls.get(self.finished.cause or "") if self.finished is not None else None
         self.finished = None
         self.blocked = None
+        self.cancel_requested = None
+        for call in self.calls.values():
+            # Cancelled because of the failure that is set aside: it is not to be cancelled again.
+            if cause is not None and call.outcome is not None and call.outcome_seq > cause.outcome_seq:
+                call.outcome = msgspec.structs.replace(call.outcome, cancelled=False)
         gone = set(retried.superseded)
         for key, call in list(self.calls.items()):
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
@@ -137,18 +147,20 @@ class TurnHistory:
         if self._counts()[scope] <= 0:
             return None
         left = (k for k in self.calls if k not in self._claimed and is_counted(k) and scope_of(k) == scope)
-        return next((k for k in left if not self._was_cancelled(k)), None)
+        return next((k for k in left if not self._may_go_unasked(k)), None)
 
     def unclaimed(self) -> str | None:
         """Any recorded call that the code has not asked for; one that was cancelled may go unasked."""
         if len(self._claimed) == len(self.calls):
             return None
-        return next((k for k in self.calls if k not in self._claimed and not self._was_cancelled(k)), None)
+        return next((k for k in self.calls if k not in self._claimed and not self._may_go_unasked(k)), None)
 
-    def _was_cancelled(self, key: str) -> bool:
-        """Whether the call lost a race. On replay the winner may be there before it is asked for at all."""
-        outcome = self.calls[key].outcome
-        return outcome is not None and outcome.status == "cancelled"
+    def _may_go_unasked(self, key: str) -> bool:
+        """Whether the call lost a race: on replay the winner may be there before it is asked for at all."""
+        call = self.calls[key]
+        if call.outcome is None:
+            return call.intent is None  # nothing but evidence of somebody who lost the run
+        return call.outcome.cancelled or call.outcome.status == "cancelled"
 
     def _counts(self) -> Counter[str]:
         if self._unclaimed is None:

@@ -136,6 +136,10 @@ def _shown(data: Value | None) -> dict[str, str]:
 def parting(error: Diverged) -> str:
     """Where code and log part, in words."""
     recorded, asked = error.recorded or {}, error.asked
+    if recorded.get("ending") == "cancelled":
+        return (
+            f"call {error.call!r} was cancelled by the code when it was recorded, and now nothing cancels it"
+        )
     if asked is None:
         return f"call {error.call!r} is in the log and the code no longer asks for it"
     if recorded.get("key") != asked.get("key") or recorded.get("name") != asked.get("name"):

@@ -117,6 +117,8 @@ class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False)
     """Seq of the `call.evidence` this outcome rests on."""
     probed: bool = False
     """Whether a probe, not the act, gave this outcome."""
+    cancelled: bool = False
+    """Whether the handler saw a cancellation in place of a result; a replay lets it see one again."""
 
 
 class CallEvidence(Body, frozen=True, omit_defaults=True, kw_only=True):

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from journal.core.errors import ControlFlow, InvalidOptions
-from journal.engine.calls import Call, Settled, perform
+from journal.core.errors import InvalidOptions
 from journal.engine.context import in_call
 from journal.engine.scope import Scope, _current, current_scope
 
@@ -47,20 +46,3 @@ def inside(scope: Scope) -> Iterator[Scope]:
         yield scope
     finally:
         _current.reset(token)
-
-
-async def settle(attempt: "Attempt", call: Call) -> Settled:
-    """`perform`, for code that a harness runs: control flow is noted, so that swallowing it does not undo it.
-
-    A recorded cancellation does not come back: whatever cancelled the call the first time is asked to do so again.
-    """
-    if attempt.fatal is not None:
-        raise attempt.fatal
-    try:
-        settled = await perform(attempt, call)
-    except ControlFlow as error:
-        attempt.fatal = attempt.fatal or error
-        raise
-    if settled.outcome.status == "cancelled" and settled.is_replayed:
-        await asyncio.get_running_loop().create_future()
-    return settled

@@ -6,7 +6,6 @@ process stops, and only the first of these is an end.
 """
 
 import asyncio
-import inspect
 import traceback
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
@@ -15,7 +14,7 @@ import anyio
 
 from journal.core import values
 from journal.core.codec import Blob, pack, seal
-from journal.core.errors import ClaimLost, ControlFlow, Diverged, HandlerAborted
+from journal.core.errors import CallError, ClaimLost, ControlFlow, Diverged, HandlerAborted
 from journal.core.failures import describe
 from journal.core.ids import new_batch_id
 from journal.core.ports import (
@@ -40,6 +39,7 @@ from journal.core.records import (
     TurnStatus,
     Value,
 )
+from journal.engine.calls import Named
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
 from journal.engine.scope import Scope, enter_root
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from journal.engine.runtime import Runtime
 
 _RECANCEL_SECONDS = 5.0
+_RECANCELS = 2
+"""How often a handler that swallows cancellations is cancelled again before a shutdown leaves it behind."""
 
 Stop = Literal["cancel", "shutdown", "lost", "over"]
 
@@ -73,6 +75,8 @@ class Attempt:
         self.number = history.attempts + 1
         self.acting = 0
         """Calls between intent and outcome."""
+        self.named: dict[str, Named] = {}
+        """Calls under explicit keys that were asked for in this attempt."""
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         """Tasks besides the handler's own that made calls."""
         self.threads: set[object] = set()
@@ -85,6 +89,7 @@ class Attempt:
         self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
         self.root = Scope(self, "", None)
         self._handler: asyncio.Task[Any] | None = None
+        self._recancels = 0
         self.deltas = Deltas(holding, self.log)
 
     # Running -----------------------------------------------------------------------------------------
@@ -119,6 +124,9 @@ class Attempt:
         self.is_over = True
         if self._handler.done():
             await self._conclude(self._handler)
+        else:
+            self.log.error("handler swallows its cancellation and is left behind")
+            await self.drain()
         if stopped is not None:
             raise stopped
 
@@ -129,15 +137,26 @@ class Attempt:
         data = await self.load(self.history.submitted.input)
         assert data is not None
         given = self.agent.input_codec.decode(data)
-        result = self.agent.handler(Turn(self), given)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            return await self.agent.handler(Turn(self), given)
+        except (Exception, ControlFlow, asyncio.CancelledError, KeyboardInterrupt, BaseExceptionGroup):
+            raise
+        except BaseException as error:
+            # sys.exit() in a handler ends its turn, not the worker with everybody else's.
+            raise CallError(call="the handler itself", type=type(error).__qualname__) from error
 
     async def _until_done(self, handler: "asyncio.Task[Any]") -> None:
         """Wait for the handler; if we are cancelled ourselves, this process stops: stop it, and wait a little."""
         try:
-            while not handler.done():
+            while True:
                 await asyncio.wait({handler}, timeout=_RECANCEL_SECONDS)
-                if not handler.done() and self.stop is not None:
+                if handler.done():
+                    return
+                if self.stop == "shutdown":
+                    self._recancels += 1
+                    if self._recancels > _RECANCELS:
+                        return  # it will not listen: the process may end, and the run falls to the next holder
+                if self.stop is not None:
                     handler.cancel()  # it swallowed the one before
         except asyncio.CancelledError:
             self.halt("shutdown")
@@ -217,7 +236,7 @@ class Attempt:
     async def _fail(self, error: BaseException) -> None:
         self.log.warning("turn failed", error=type(error).__qualname__, at=_place(error))
         info = describe(error) if isinstance(error, Exception) else ErrorInfo(type=type(error).__qualname__)
-        await self._finish("failed", error=info, cause=getattr(error, "__journal_call__", None), raised=error)
+        await self._finish("failed", error=info, cause=_call_of(error), raised=error)
 
     async def _finish(
         self,
@@ -329,6 +348,19 @@ class Attempt:
         if info is not None and info.head > after and self.holding.is_idle:
             self.holding.last = info.head
             await self._read_foreign(after, info.head)
+
+
+def _call_of(error: BaseException) -> str | None:
+    """Key of the call whose failure `error` is, comes from, or holds among others."""
+    seen: BaseException | None = error
+    while seen is not None:
+        key: str | None = getattr(seen, "__journal_call__", None)
+        if key is None and isinstance(seen, BaseExceptionGroup):
+            key = next((found for part in seen.exceptions if (found := _call_of(part))), None)
+        if key is not None:
+            return key
+        seen = seen.__cause__ or seen.__context__
+    return None
 
 
 def _place(error: BaseException) -> str | None:

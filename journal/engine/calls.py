@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import msgspec
 
 from journal.core import values
@@ -17,6 +18,7 @@ from journal.core.codec import Blob, pack, seal
 from journal.core.errors import (
     CallTimeout,
     ClaimLost,
+    ControlFlow,
     DidNotHappen,
     Diverged,
     InvalidOptions,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
 _REPR_LIMIT = 2000
+REPLAY_STALL_SECONDS = 10.0
+"""How long a replay waits for the code to do what it did, before the two are said to diverge."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -77,7 +81,68 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
 
 
 async def perform(attempt: "Attempt", call: Call) -> Settled:
-    """Carry `call` through; raises `ControlFlow` where the turn cannot go on, else returns how it ended."""
+    """Carry `call` through; raises `ControlFlow` where the turn cannot go on, else returns how it ended.
+
+    A call that is named rather than counted, and asked for again in the same attempt, joins the first.
+    """
+    if call.is_counted:
+        return await _perform(attempt, call)
+    if (first := attempt.named.get(call.key)) is not None:
+        if first.input_digest != call.input_digest or first.name != call.name:
+            raise InvalidOptions(
+                f"the key {call.key!r} was given to a call of {first.name!r} with another input in this turn: "
+                "a key names one call; choose another"
+            )
+        return await asyncio.shield(first.settled)
+    named = attempt.named[call.key] = Named(call, asyncio.get_running_loop().create_future())
+    try:
+        settled = await _perform(attempt, call)
+    except asyncio.CancelledError:
+        if call.policy == "never":
+            named.settled.set_result(Settled(call, CallOutcome(status="unknown"), None, False))
+        else:
+            named.settled.cancel()
+            del attempt.named[call.key]  # it may be asked for anew
+        raise
+    except BaseException as error:
+        named.settled.set_exception(error)
+        named.settled.exception()  # whether anybody joined or not, it is looked at
+        raise
+    named.settled.set_result(settled)
+    return settled
+
+
+async def settle(attempt: "Attempt", call: Call) -> Settled:
+    """`perform` for code that a handler or a harness runs: control flow is noted, so that swallowing it undoes nothing.
+
+    A recorded cancellation does not come back as a result: whatever cancelled the call the first time (a timeout, a
+    race) is asked to do so again, and has as long as it took then, and `REPLAY_STALL_SECONDS`.
+    """
+    if attempt.fatal is not None:
+        raise attempt.fatal
+    try:
+        settled = await perform(attempt, call)
+        if settled.is_replayed and (settled.outcome.cancelled or settled.outcome.status == "cancelled"):
+            known = attempt.history.calls[call.key]
+            await asyncio.sleep(max(0.0, known.outcome_time - known.intent_time) + REPLAY_STALL_SECONDS)
+            recorded = {"key": call.key, "name": call.name, "ending": "cancelled"}
+            raise Diverged(call=call.key, recorded=recorded, asked={"key": call.key, "name": call.name})
+    except ControlFlow as error:
+        attempt.fatal = attempt.fatal or error
+        raise
+    return settled
+
+
+class Named:
+    """A call under an explicit key, for those who ask for it again."""
+
+    def __init__(self, call: Call, settled: "asyncio.Future[Settled]") -> None:
+        self.name = call.name
+        self.input_digest = call.input_digest
+        self.settled = settled
+
+
+async def _perform(attempt: "Attempt", call: Call) -> Settled:
     if (outer := in_call()) is not None and outer.attempt is attempt:
         raise InvalidOptions(
             f"calls do not nest: {call.name!r} was asked for inside call {outer.key!r}; "
@@ -122,7 +187,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
         except asyncio.CancelledError:
             if not await attempt.is_stopping():
                 # The handler's own doing, before the act began: the log must say so, or a replay would act.
-                await durable(attempt, call, CallOutcome(status="cancelled"))
+                await durable(attempt, call, CallOutcome(status="cancelled", cancelled=True))
             raise
     return await _act(attempt, call, number)
 
@@ -151,31 +216,49 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     data: bytes | None = None
     blob: Blob | None = None
     cause: BaseException | None = None
+    interruption: asyncio.CancelledError | None = None
     attempt.acting += 1
     token = context.enter()
     try:
         if call.retry is None and call.timeout is None:
             result, tries = await call.act(), 1
         else:
-            result, tries = await retrying(call.act, call.retry, call.timeout, call.key)
+            is_never = call.policy == "never"
+            result, tries = await retrying(call.act, call.retry, call.timeout, call.key, is_never=is_never)
         outcome, data, blob = _succeeded(call, result, tries)
     except asyncio.CancelledError as error:
-        if await attempt.is_stopping():
-            raise  # left in doubt: whoever holds the run next decides by the table
         cause = error
-        outcome = CallOutcome(status="unknown" if call.policy == "never" else "cancelled")
-    except Exception as error:  # noqa: BLE001 - whatever a call raises is its outcome
+        if not _is_cancelling():
+            outcome = _failed(call, error)  # the act raised it by itself; nobody cancels this task
+        elif await attempt.is_stopping():
+            raise  # left in doubt: whoever holds the run next decides by the table
+        else:
+            interruption = error
+            outcome = CallOutcome(status="unknown" if call.policy == "never" else "cancelled", cancelled=True)
+    except (ControlFlow, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a call raises is its outcome, sys.exit() too
         cause = error
         outcome = _failed(call, error)
     finally:
         current_call.reset(token)
         attempt.acting -= 1
     if context.has_emitted:
-        await attempt.deltas.flush()
+        try:
+            with anyio.CancelScope(shield=True):
+                await attempt.deltas.flush()
+        except asyncio.CancelledError as error:
+            interruption = error  # delivered below: the outcome comes first
     await durable(attempt, call, outcome, blob)
-    if isinstance(cause, asyncio.CancelledError):
-        raise cause
+    if interruption is not None:
+        raise interruption
     return Settled(call, outcome, data, False, cause)
+
+
+def _is_cancelling() -> bool:
+    """Whether somebody asked for this task to be cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:
@@ -183,15 +266,25 @@ def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes 
         data = call.encode(result)
     except Exception as error:  # noqa: BLE001 - it happened; a result that cannot be kept is still an outcome
         info = ErrorInfo(type=type(error).__qualname__, data=values.encode(str(error)[:_REPR_LIMIT]))
-        lost = repr(result)[:_REPR_LIMIT].encode(errors="replace").decode()
+        lost = _repr(result)
         return CallOutcome(status="value_lost", error=info, lost=lost, tries=tries), None, None
     value, blob = pack(data)
     usage = call.usage(result) if call.usage is not None else {}
     return CallOutcome(status="ok", value=value, usage=usage, tries=tries), data, blob
 
 
-def _failed(call: Call, error: Exception) -> CallOutcome:
+def _repr(result: Any) -> str:
+    """What is left of a result that cannot be kept. Never raises: the call happened."""
+    try:
+        return repr(result)[:_REPR_LIMIT].encode(errors="replace").decode()
+    except Exception as error:  # noqa: BLE001 - a __repr__ may do anything
+        return f"a {type(result).__qualname__} whose repr raises {type(error).__qualname__}"
+
+
+def _failed(call: Call, error: BaseException) -> CallOutcome:
     tries = getattr(error, "__journal_tries__", 1)
+    if not isinstance(error, Exception):
+        return CallOutcome(status="error", error=ErrorInfo(type=type(error).__qualname__), tries=tries)
     if call.policy == "never" and not isinstance(error, DidNotHappen) and _is_interruption(error):
         return CallOutcome(status="unknown", error=describe(error), tries=tries)
     return CallOutcome(status="error", error=describe(error), tries=tries)

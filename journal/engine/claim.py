@@ -131,6 +131,12 @@ class Holding:
         What was handed in is never withdrawn: a cancellation meanwhile is delivered after the door has answered.
         Raises `ClaimLost` or `HandlerAborted`.
         """
+        while queue is not None and self._queue is not None and not isinstance(self._queue, Progress):
+            # One queue change a batch, and one waits there already (progress gives way: what gives the claim back
+            # says more). First see what becomes of that.
+            before: _Waiter = self._loop.create_future()
+            self._waiters.append(before)
+            await self._wait(before)
         if self.lost is not None:
             raise self._lost_error()
         if record is not None:
@@ -138,8 +144,6 @@ class Holding:
         if blob is not None:
             self._blobs.append(blob)
         if queue is not None:
-            # Progress may wait there still; whatever comes after it gives the claim back, and says more.
-            assert self._queue is None or isinstance(self._queue, Progress), "one queue change a batch"
             self._queue = queue
         if self._in_flight:
             waiter: _Waiter = self._loop.create_future()

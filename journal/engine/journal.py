@@ -36,6 +36,7 @@ from journal.core.ports import (
     Create,
     Duplicate,
     Gone,
+    HeadMoved,
     Keyed,
     NoRun,
     QueueChange,
@@ -330,16 +331,29 @@ class Journal:
 
     async def cancel(self, run_id: str, *, turn_id: str | None = None, reason: str | None = None) -> None:
         """Ask for a turn (the unfinished one) to be cancelled; heard within a second, or at the next claim."""
-        info = await self.get(run_id)
-        turn = turn_id or info.turn
-        if turn is None:
-            return
-        if await (await self.runtime()).world.turn(run_id, turn) is None:
-            raise TurnNotFound(run_id=run_id, turn_id=turn)
-        # Nobody works on a blocked turn: it is made due once more, and found cancelled by whoever claims it.
-        is_blocked = info.status == "blocked" and info.turn == turn
-        key, queue = (f"cancel:{turn}:{info.head}", Retry(turn)) if is_blocked else (f"cancel:{turn}", Wake())
-        await self._tell(run_id, key, CancelRequested(reason=reason), queue, turn=turn)
+        turn: str | None = turn_id
+        while True:
+            info = await self.get(run_id)
+            turn = turn or info.turn
+            if turn is None:
+                return
+            known = await (await self.runtime()).world.turn(run_id, turn)
+            if known is None:
+                raise TurnNotFound(run_id=run_id, turn_id=turn)
+            if known.finished is not None:
+                return
+            # Nobody works on a blocked turn: it is made due once more, and found cancelled by whoever claims it.
+            is_blocked = info.status == "blocked" and info.turn == turn
+            answer = await self._tell(
+                run_id,
+                f"cancel:{turn}:{info.head}",
+                CancelRequested(reason=reason),
+                Retry(turn) if is_blocked else Wake(),
+                turn=turn,
+                at_head=info.head if is_blocked else None,
+            )
+            if not isinstance(answer, HeadMoved):
+                break
         for attempt in (await self.runtime()).attempts:
             if attempt.holding.run == run_id and attempt.turn_id == turn:
                 attempt.halt("cancel")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from journal.core.codec import seal
 from journal.core.errors import LogError, RecordTooNew, UnknownRecordType
-from journal.core.ports import Block, Release
+from journal.core.ports import Block, Finish, Release
 from journal.core.records import TurnBlocked
 from journal.engine.attempt import Attempt
 from journal.engine.claim import Holding
@@ -37,6 +37,11 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
     except LogError as error:
         body = TurnBlocked(reason="log_error", detail=str(error), version=runtime.version)
         await holding.commit(seal(holding.run, body, turn=claimed.turn), queue=Block())
+        runtime.turn_ended(holding.run, claimed.turn)
+        return None
+    if history.finished is not None:
+        # The log has its end already: nothing runs again, whatever the queue believes.
+        await holding.commit(queue=Finish(claimed.turn, history.finished.status))
         runtime.turn_ended(holding.run, claimed.turn)
         return None
     agent = runtime.agents.get(claimed.agent)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from journal.core.clock import Clock
-from journal.core.errors import ClaimLost, WorldError
+from journal.core.errors import ClaimLost
 from journal.core.ports import Renewer
 from journal.engine.claim import Holding
 
@@ -80,7 +80,7 @@ class Renewals:
                 try:
                     renewer = renewer or self._open_renewer()
                     self._renew(renewer, holdings)
-                except WorldError:
+                except Exception:  # noqa: BLE001 - whatever goes wrong once (no descriptor left, no memory) may go well again
                     pause = min(_TRY_AGAIN_SECONDS, self._lease / 10)
                     self._expire(holdings)
         finally:

@@ -43,7 +43,14 @@ def superseded(history: TurnHistory) -> tuple[int, ...]:
             may_repeat = call.intent.policy == "safe" or harmless
             if may_repeat and call.outcome.status in ("error", "cancelled", "value_lost"):
                 seqs += [*call.intent_seqs, call.outcome_seq]
+    after = (
+        history.calls[finished.cause].outcome_seq if finished and finished.cause in history.calls else None
+    )
     for call in history.calls.values():
-        if call.outcome is None and call.intent is not None and call.intent.policy == "safe":
+        if call.intent is None or call.intent.policy != "safe":
+            continue
+        if call.outcome is None:
             seqs += call.intent_seqs
+        elif call.outcome.status == "cancelled" and after is not None and call.outcome_seq > after:
+            seqs += [*call.intent_seqs, call.outcome_seq]  # a sibling that was cancelled over it
     return tuple(sorted(seqs))

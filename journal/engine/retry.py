@@ -6,16 +6,23 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from journal.core.errors import CallTimeout
+from journal.core.errors import CallTimeout, DidNotHappen
 from journal.tools.retry import Retry
 
 _random = random.SystemRandom()
 
 
 async def retrying(
-    act: Callable[[], Awaitable[Any]], retry: Retry | None, timeout: float | None, key: str
+    act: Callable[[], Awaitable[Any]],
+    retry: Retry | None,
+    timeout: float | None,
+    key: str,
+    *,
+    is_never: bool = False,
 ) -> tuple[Any, int]:
     """Run `act` until it succeeds or `retry` has no tries left; (its result, how many tries it took).
+
+    A `never` act is started again only if it says that it `DidNotHappen`.
 
     `timeout` bounds each try, in seconds. The last error is re-raised unchanged, with the number of tries
     noted on it. Cancelling during a back-off cancels.
@@ -26,6 +33,8 @@ async def retrying(
             return await _bounded(act, timeout, key), number
         except Exception as error:
             error.__journal_tries__ = number  # type: ignore[attr-defined]  # read by calls.py for the outcome
+            if is_never and not isinstance(error, DidNotHappen):
+                raise
             if retry is None or number >= retry.tries or not await _wants_more(retry, error):
                 raise
             delay = retry.delay(number, _random.random())

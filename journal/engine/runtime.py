@@ -157,21 +157,28 @@ class Runtime:
         """Claim one run; (what came, boot clock when it was asked for)."""
         asked = self.clock.boottime()
         known = set(self.agents) if agents is None else agents
-        claims = await self.world.claim(
-            worker=self.worker_id,
-            limit=1,
-            lease_seconds=self.journal.lease_seconds,
-            agents=known,
-            reads=MIN_READER,
-            run=run,
+        asking = self._loop.create_task(
+            self.world.claim(
+                worker=self.worker_id,
+                limit=1,
+                lease_seconds=self.journal.lease_seconds,
+                agents=known,
+                reads=MIN_READER,
+                run=run,
+            )
         )
-        return claims, asked
+        try:
+            return await asyncio.shield(asking), asked
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):  # what was given to us meanwhile goes back
+                for claimed in (await asking).claimed:
+                    holding = self._hold(claimed, asked)
+                    await self._release(holding, 0.0)
+            raise
 
     async def work(self, claimed: Claimed, asked: float) -> None:
         """Carry on with a run that was just claimed, until its turn ended here in whichever way."""
-        holding = Holding(
-            self.world, self.clock, claimed, self._flusher, trusted_until=asked + self.journal.lease_seconds
-        )
+        holding = self._hold(claimed, asked)
         self._renewals.add(holding)
         try:
             if claimed.taken_over:
@@ -190,7 +197,7 @@ class Runtime:
                 self.turn_lost(holding.run, claimed.turn, error)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await self._release(holding)
+                await self._release(holding, _COULD_NOT_START_SECONDS)
             if isinstance(error, Exception) and claimed.turn is not None:
                 self.turn_lost(holding.run, claimed.turn, error)
                 self.log.error("turn could not start", run=holding.run, error=type(error).__qualname__)
@@ -199,11 +206,15 @@ class Runtime:
         finally:
             self._renewals.remove(holding)
 
-    async def _release(self, holding: Holding) -> None:
+    def _hold(self, claimed: Claimed, asked: float) -> Holding:
+        trusted_until = asked + self.journal.lease_seconds
+        return Holding(self.world, self.clock, claimed, self._flusher, trusted_until=trusted_until)
+
+    async def _release(self, holding: Holding, delay_seconds: float) -> None:
         """Best effort: a lease that runs out does the same."""
         if holding.lost is None and not holding.is_over:
             try:
-                await holding.commit(queue=Release(delay_seconds=_COULD_NOT_START_SECONDS))
+                await holding.commit(queue=Release(delay_seconds=delay_seconds))
             except (ControlFlow, Exception) as error:  # noqa: BLE001 - must not mask the first error
                 self.log.warning("release failed", run=holding.run, error=type(error).__qualname__)
 

@@ -13,9 +13,9 @@ import anyio.to_thread
 async def on_thread(running: set[object], call: Callable[[], Any]) -> Any:
     """Run `call` on a thread, in this context; a mark stands in `running` until the thread has left it."""
     mark = object()
-    running.add(mark)
 
     def run() -> Any:
+        running.add(mark)
         try:
             return call()
         finally:

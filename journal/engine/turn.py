@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from journal.core import values
-from journal.core.errors import ControlFlow, InvalidOptions, OutcomeUnknown, ValueLost
+from journal.core.errors import InvalidOptions, OutcomeUnknown, ValueLost
 from journal.core.failures import rebuild
 from journal.core.ports import Delta
 from journal.core.records import CallKind
 from journal.core.typed import ValueCodec
-from journal.engine.calls import Call, Settled, perform
+from journal.engine.calls import Call, Settled, settle
 from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
 from journal.engine.threads import on_thread
+from journal.replay.history import is_counted
 from journal.tools.result import ToolResult
 
 if TYPE_CHECKING:
@@ -122,12 +123,10 @@ class Turn:
         self, kind: CallKind, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], policy: Any
     ) -> Settled:
         attempt = self._attempt
-        if attempt.fatal is not None:
-            raise attempt.fatal
         scope = current_scope(f"turn.{kind}", attempt)
         data = plan.encode_arguments(args, kwargs)
         call = Call(
-            key=plan.key or scope.next_key(plan.name),
+            key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),
             kind=kind,
             name=plan.name,
             act=_act_of(attempt, plan, args, kwargs),
@@ -142,15 +141,16 @@ class Turn:
             probe=plan.probe,
             dedupes=plan.dedupes,
         )
-        try:
-            settled = await perform(attempt, call)
-        except ControlFlow as error:
-            attempt.fatal = attempt.fatal or error
-            raise
-        if settled.outcome.status == "cancelled" and settled.is_replayed:
-            # Whatever cancelled it the first time (a timeout, a race) is asked to do so again.
-            await asyncio.get_running_loop().create_future()
-        return settled
+        return await settle(attempt, call)
+
+
+def _explicit(key: str) -> str:
+    """A key given by the caller; raises `InvalidOptions` if it could be one that is counted."""
+    if is_counted(key):
+        raise InvalidOptions(
+            f"key={key!r}: names that end in # and a number are given by counting; choose another"
+        )
+    return key
 
 
 def _act_of(

@@ -113,10 +113,12 @@ class StoreFile:
         self.url = url
         self._database = str(path)
         self._log = f"{path}-wal"
+        self._memory = f"{path}-shm"
         found = os.stat(path)
         self._identity = (found.st_dev, found.st_ino)
         self._size = found.st_size
         self._log_inode = 0
+        self._memory_inode = 0
         self._log_size = 0
 
     def check_identity(self) -> os.stat_result:
@@ -139,7 +141,7 @@ class StoreFile:
 
     def forget_log(self) -> None:
         """The connection is opened anew: with nobody else there, the log starts over as another file."""
-        self._log_inode = self._log_size = 0
+        self._log_inode = self._log_size = self._memory_inode = 0
 
     def _check_log(self, connection: sqlite3.Connection) -> None:
         try:
@@ -155,6 +157,15 @@ class StoreFile:
         if found.st_size < self._log_size:
             self._explain_shrunk_log(connection, found.st_size)
         self._log_size = found.st_size
+        # Those who share the log find each other through this file; without it two write over one another.
+        try:
+            memory = os.stat(self._memory).st_ino
+        except FileNotFoundError:
+            raise missing(self.url) from None
+        if self._memory_inode == 0:
+            self._memory_inode = memory
+        elif memory != self._memory_inode:
+            raise missing(self.url)
 
     def _explain_shrunk(self, connection: sqlite3.Connection, size: int) -> None:
         """A vacuum by hand may shrink the file; then the database knows that it has fewer pages."""

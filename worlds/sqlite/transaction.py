@@ -214,6 +214,9 @@ class Transactor:
                 raise
             door.forget()  # busy, or the contents of one: the transaction finds out
             return False
+        except Exception:  # noqa: BLE001 - contents that never reach SQLite, a lone surrogate say: likewise
+            door.forget()
+            return False
         landing.answers += answers
         landing.changes.append(door.changes)
         return True

@@ -35,8 +35,7 @@ from journal.adapters.openai_agents.place import Place, current_place
 from journal.adapters.openai_agents.standin import is_standin
 from journal.core.errors import OutcomeUnknown, ValueLost
 from journal.core.records import Policy
-from journal.engine.adapting import settle
-from journal.engine.calls import Call
+from journal.engine.calls import Call, settle
 from journal.engine.context import in_call
 from journal.engine.turn import failure_of
 

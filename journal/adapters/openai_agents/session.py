@@ -16,8 +16,7 @@ from journal.adapters.openai_agents.place import Place, current_place
 from journal.core import values
 from journal.core.errors import InvalidOptions
 from journal.core.records import Policy
-from journal.engine.adapting import settle
-from journal.engine.calls import Call
+from journal.engine.calls import Call, settle
 from journal.engine.turn import failure_of
 from journal.tools.io import CallContext
 from journal.tools.probe import CannotTell, NotRun, ProbeFunction, Ran

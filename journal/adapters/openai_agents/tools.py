@@ -38,9 +38,8 @@ from journal.core.errors import (
     ValueTooLarge,
 )
 from journal.core.records import Policy
-from journal.engine.adapting import settle
 from journal.engine.agent import Agent
-from journal.engine.calls import Call, Settled
+from journal.engine.calls import Call, Settled, settle
 from journal.engine.turn import failure_of
 from journal.tools.io import io
 from journal.tools.policy import Marker, Resolved, marker_of, resolve
