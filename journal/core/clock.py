@@ -26,16 +26,28 @@ class Clock(Protocol):
         ...
 
 
+_SLEW_SECONDS = 1.0
+"""A wall clock that falls back by less is being adjusted, not stepped."""
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """The clocks of this host (macOS has no CLOCK_BOOTTIME: its monotonic clock stands in)."""
+    """The clocks of this host (macOS has no CLOCK_BOOTTIME: its monotonic clock stands in).
+
+    The wall clock is followed forwards only: where it is stepped back while a process runs, the process goes on by
+    the boot clock, so that work which was due stays due and timers keep their length. A new process believes the host.
+    """
 
     _boot_id: str | None = None
+    _boot_was_at = 0.0
+    """Wall clock of the boot, as this process knows it."""
 
     def time(self) -> float:
-        return time.time()
+        now, since_boot = time.time(), self.boottime()
+        if now - since_boot < SystemClock._boot_was_at - _SLEW_SECONDS:
+            return SystemClock._boot_was_at + since_boot
+        SystemClock._boot_was_at = now - since_boot
+        return now
 
     def boottime(self) -> float:
         return time.clock_gettime(_BOOTTIME)

@@ -183,4 +183,5 @@ class Handle(Generic[O]):
 def _words(error: ErrorInfo) -> str | None:
     """What the exception said, where the log keeps it."""
     rebuilt = rebuild(error, "")
-    return None if type(rebuilt) is CallError else str(rebuilt)
+    is_standin = isinstance(rebuilt, CallError) and rebuilt.type == error.type
+    return None if is_standin else str(rebuilt)
