@@ -68,9 +68,17 @@ async def test_one_worker_killed_two_hundred_times(tmp_path: Path) -> None:
 
 
 def crowd(
-    stage: Stage, processes: int, seconds_between_kills: float, rng: random.Random, limit: float
+    stage: Stage,
+    processes: int,
+    seconds_between_kills: float,
+    most_kills: int,
+    rng: random.Random,
+    limit: float,
 ) -> int:
-    """Keep `processes` workers at it, killing one at random now and then, until all ended by themselves."""
+    """Keep `processes` workers at it, killing one at random now and then, until all ended by themselves.
+
+    `most_kills` lets it come to an end where starting takes longer than the time between two kills.
+    """
     running = [stage.start("work", slots=2) for _ in range(processes)]
     kills, deadline = 0, time.monotonic() + limit
     while running:
@@ -80,7 +88,7 @@ def crowd(
         for process in ended:
             assert process.returncode == 0
             running.remove(process)
-        if running and not ended:
+        if running and not ended and kills < most_kills:
             victim = rng.choice(running)
             victim.send_signal(signal.SIGKILL)
             victim.wait()
@@ -93,7 +101,7 @@ def crowd(
 async def test_a_crowd_on_one_file(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     assert stage.run("submit", "400") == 0
-    crowd(stage, 6, 0.4, random.Random(3), 120)
+    crowd(stage, 6, 0.4, 30, random.Random(3), 120)
     await all_done(stage, 400)
 
 
@@ -102,6 +110,6 @@ async def test_a_crowd_on_one_file(tmp_path: Path) -> None:
 async def test_sixteen_processes_work_through_five_thousand_turns(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     assert stage.run("submit", "5000") == 0
-    kills = crowd(stage, 16, 0.7, random.Random(4), 1500)
+    kills = crowd(stage, 16, 0.7, 300, random.Random(4), 1500)
     assert kills > 10
     await all_done(stage, 5000)
