@@ -25,6 +25,8 @@ GROUP_BYTES = 8 * 1024 * 1024
 INLINE_SECONDS = 0.001
 """A commit that took longer is not repeated in the event loop: the disk is slow, or busy."""
 
+TURN_SECONDS = 0.001
+"""For how long lone appends may be answered on the spot before the loop turns."""
 SPLIT_FROM = 8
 """Groups from this size on are answered in two halves."""
 UNDER_WAY_SECONDS = 0.002
@@ -77,6 +79,7 @@ class Writer:
         self._is_alone = False
         """Whether the last group was of one: then the next is committed as it comes, and does not wait for company."""
         self._is_delivering = False
+        self._turned_at = 0.0
         self._held: tuple[list[Member], list[Any]] | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -109,7 +112,11 @@ class Writer:
         if self._is_alone and not (self._is_delivering or self._pending or self._job):
             landing = self._try_commit(member)
             if landing is not None:
-                # Never an answer at once: appends that do not suspend would starve every other task.
+                # Now and then an answer takes its way through the loop: appends that never suspend would starve
+                # every other task.
+                if time.perf_counter() - self._turned_at < TURN_SECONDS:
+                    self._deliver([member], landing)
+                    return future
                 self._is_delivering = True
                 self._loop.call_soon(self._deliver_alone, member, landing)
                 return future
@@ -145,6 +152,7 @@ class Writer:
 
     def _deliver_alone(self, member: Member, landing: Landing) -> None:
         self._is_delivering = False
+        self._turned_at = time.perf_counter()
         self._deliver([member], landing)
 
     def _take_group(self) -> list[Member]:
