@@ -9,6 +9,7 @@ from pathlib import Path
 
 from journal import Journal
 from journal.core.codec import open_record
+from journal.core.ports import World
 from journal.core.records import CallOutcome, Record, TurnFinished
 from journal.worlds import open_world
 
@@ -52,19 +53,21 @@ class Stage:
         """How often each effect took place, counted outside of the processes."""
         return Counter(self.effects_file.read_text().split("\n")[:-1])
 
-    async def log(self, run: str) -> list[Record]:
-        """The whole log of a run; seqs are checked to be dense."""
+    async def log(self, run: str, world: World | None = None) -> list[Record]:
+        """The whole log of a run; seqs are checked to be dense. `world`: the store, where it is open already."""
+        if world is None:
+            async with open_world(self.url) as opened:
+                return await self.log(run, opened)
         records: list[Record] = []
-        async with open_world(self.url) as world:
-            while page := await world.read(run, after=len(records)):
-                records += page
+        while page := await world.read(run, after=len(records)):
+            records += page
         assert [r.seq for r in records] == list(range(1, len(records) + 1))
         return records
 
-    async def outcomes(self, run: str) -> dict[str, str]:
+    async def outcomes(self, run: str, world: World | None = None) -> dict[str, str]:
         """Status of each call's outcome, by key; a second outcome of one call is an error."""
         found: dict[str, str] = {}
-        for record in await self.log(run):
+        for record in await self.log(run, world):
             body = open_record(record)
             if isinstance(body, CallOutcome):
                 assert record.key is not None
@@ -72,9 +75,9 @@ class Stage:
                 found[record.key] = body.status
         return found
 
-    async def finished(self, run: str) -> TurnFinished:
+    async def finished(self, run: str, world: World | None = None) -> TurnFinished:
         """How the run's only turn ended; a second end is an error."""
-        ends = [b for r in await self.log(run) if isinstance(b := open_record(r), TurnFinished)]
+        ends = [b for r in await self.log(run, world) if isinstance(b := open_record(r), TurnFinished)]
         assert len(ends) == 1
         return ends[0]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from journal import Journal
-from journal.core.ports import RunQuery
+from journal.core.ports import RunQuery, World
+from journal.worlds import open_world
 from tests.crash.stage import Stage
 
 pytestmark = pytest.mark.anyio
@@ -24,9 +25,14 @@ async def all_done(stage: Stage, turns: int) -> None:
             statuses.update((r.run, r.status) for r in page)
             before = page[-1].position
     assert statuses == {f"r{n}": "succeeded" for n in range(turns)}
+    async with open_world(stage.url) as world:
+        await every_turn(stage, world, turns)
+
+
+async def every_turn(stage: Stage, world: World, turns: int) -> None:
     effects = stage.effects()
     for n in range(turns):
-        outcomes = await stage.outcomes(f"r{n}")
+        outcomes = await stage.outcomes(f"r{n}", world)
         assert set(outcomes) == {"ask#1", "look#1", "refund#1", "note#1"}
         assert outcomes["refund#1"] in ("ok", "unknown")
         assert effects[f"refund o{n}"] == 1 or (
@@ -35,7 +41,7 @@ async def all_done(stage: Stage, turns: int) -> None:
         for safe in ("ask", "look", "note"):
             assert outcomes[f"{safe}#1"] == "ok"
             assert effects[f"{safe} o{n}"] >= 1
-        await stage.finished(f"r{n}")
+        await stage.finished(f"r{n}", world)
 
 
 def kill_at_random(stage: Stage, kills: int, rng: random.Random) -> None:
