@@ -1,7 +1,8 @@
 """The ports of a world: what the engine asks of a store, in its own words.
 
 The docstrings are promises; the contract suite (`journal.worlds.contract`) quotes and checks them.
-A world is bound to one namespace; the same run id in another namespace is another run.
+A world is bound to one namespace; the same run id in another namespace is another run. One long file on purpose:
+whoever writes a world needs all of it, and nothing else.
 
 Everything enters through one door, `Log.append`. Under the run's lock, in this order:
 batch id or key known? → claim (equality, both parts) → `prev_batch` in the log? → `at_head` → write all.
