@@ -18,7 +18,8 @@
     ControlFlow (BaseException, only inside a handler: harnesses swallow Exception)
     ├── Diverged · ClaimLost · HandlerAborted
 
-Errors carry fields; the message is made of them and says what to do next. One long file on purpose: a tree is read whole.
+Errors carry fields; the message is made of them and says what to do next.
+One long file on purpose: a tree is read whole.
 """
 
 from typing import Any
