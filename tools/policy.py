@@ -101,8 +101,8 @@ def _of_copied(tool: Any) -> Marker | None:
     """The marker of the tool that `tool` seems to be a copy of."""
     identity = _identity(tool)
     marker = _by_name.get(identity)
-    if marker is None or marker.policy == "never":
-        return marker
+    if marker is None:
+        return None
     function = _inner(tool)
     known = _functions.get(identity)
     return (
