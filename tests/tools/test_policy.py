@@ -275,6 +275,8 @@ def test_another_tool_does_not_inherit_a_marker() -> None:
 def test_a_tool_of_the_same_name_around_another_function_is_no_copy() -> None:
     safe(make_tool("same"))
     assert marker_of(make_tool("same")) is None
+    never(dedupes=True)(make_tool("lent"))
+    assert marker_of(make_tool("lent")) is None, "somebody else's probe must not speak for it"
 
 
 def test_copies_that_two_marked_tools_could_be_the_origin_of_get_the_careful_marker() -> None:
