@@ -362,3 +362,38 @@ async def test_a_worker_cancelled_while_it_claims_gives_the_run_back(url: str) -
         assert info.status == "pending"
         assert info.takeovers == 0
         assert await work.run(None, run_id="r") == 7
+
+
+async def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_worker(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.attempt._RECANCEL_SECONDS", 0.02)
+    journal, inside, go = Journal(url), asyncio.Event(), asyncio.Event()
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        inside.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                pass
+
+    async with journal:
+        await work.submit(None, run_id="r")
+        with anyio.fail_after(10):
+            async with journal.worker(grace_seconds=0).running():
+                await inside.wait()
+        assert (await journal.get("r")).status == "running", "nobody else may have it while the handler runs"
+        go.set()
+        await asyncio.sleep(0)
+
+
+async def test_a_sync_call_that_never_got_a_thread_leaves_no_mark() -> None:
+    from journal.engine.threads import on_thread
+
+    running: set[object] = set()
+    task = asyncio.create_task(on_thread(running, lambda: None))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not running
