@@ -28,7 +28,7 @@ from journal.core.ports import Progress
 from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Policy, Value
 from journal.engine.context import CallContext, in_call
 from journal.engine.retry import retrying
-from journal.replay.matcher import FIRST, Asked, Diverge, Probe, Run, Serve, Settle, decide
+from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide
 from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
 from journal.tools.retry import Retry
@@ -176,8 +176,6 @@ async def _perform(attempt: "Attempt", call: Call) -> Settled:
                     return settled
             case Run(number, _):
                 pass
-    else:
-        assert FIRST.number == 1
     record, blob = _intent(attempt, call, number)
     if call.is_lazy:
         attempt.holding.buffer(record, blob)

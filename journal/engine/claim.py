@@ -70,7 +70,7 @@ class Flusher:
 
 
 class Holding:
-    """A claim in use. Not safe for threads, except `trusted_until` and `renewed`."""
+    """A claim in use. Not safe for threads, except `trusted_until`."""
 
     def __init__(
         self, world: World, clock: Clock, claimed: Claimed, flusher: "Flusher", *, trusted_until: float

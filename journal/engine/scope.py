@@ -6,8 +6,6 @@ read ``t1/lookup#2``: the second start of `lookup` in that scope.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -60,15 +58,3 @@ def current_scope(what: str, attempt: "Attempt | None" = None) -> Scope:
 def enter_root(scope: Scope) -> None:
     """Make `scope` the running task's own."""
     _current.set(scope)
-
-
-@contextmanager
-def nested(name: str) -> Iterator[Scope]:
-    """A scope below the present one for a nested agent; the same name must not be opened twice in one place."""
-    outer = current_scope("a nested scope")
-    inner = Scope(outer.attempt, f"{outer.path}/{name}" if outer.path else name, asyncio.current_task())
-    token = _current.set(inner)
-    try:
-        yield inner
-    finally:
-        _current.reset(token)
