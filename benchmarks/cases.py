@@ -15,6 +15,8 @@ from benchmarks.raw import RawStore
 from benchmarks.report import Result
 
 RUNS_AT_ONCE = 50
+WORK_SECONDS = 150e-6
+"""About what a step computes between two commits."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -81,6 +83,21 @@ def concurrent(setting: Setting) -> Iterator[Result]:
     yield asyncio.run(_steps(setting, "concurrent", RUNS_AT_ONCE))
 
 
+def paced(setting: Setting) -> Iterator[Result]:
+    """The raw store where its caller computes between commits, as every program does: the bound for `sequential`.
+
+    A disk that was left alone for a moment answers later than one that is kept busy.
+    """
+    rates: list[float] = []
+    ratios: list[float] = []
+    with RawStore(setting.directory) as store:
+        for _ in range(setting.rounds):
+            tight = store.rate(setting.seconds)
+            rates.append(store.paced_rate(setting.seconds, WORK_SECONDS))
+            ratios.append(rates[-1] / tight)
+    yield Result("paced", "raw", median(rates), "commits/s", "raw", median(ratios))
+
+
 def memory(setting: Setting) -> Iterator[Result]:
     """What one run's process takes on between its 10,000th and its 100,000th step."""
     command = [sys.executable, "-m", "benchmarks.engine", f"sqlite:{setting.directory}/journal.db"]
@@ -99,6 +116,7 @@ def import_time(_: Setting) -> Iterator[Result]:
 CASES: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "sequential": sequential,
     "concurrent": concurrent,
+    "paced": paced,
     "memory": memory,
     "import": import_time,
     "door": door_one,

@@ -40,3 +40,18 @@ class RawStore:
             self._seq += 1
             execute(insert, (self._seq, payload))
         return (self._seq - first) / (perf_counter() - begun)
+
+    def paced_rate(self, seconds: float, work_seconds: float) -> float:
+        """One-row commits a second, each after `work_seconds` of computing, which is not counted."""
+        payload = os.urandom(ROW_BYTES)
+        insert = "INSERT INTO log (stream, seq, kind, payload) VALUES (1, ?, 1, ?)"
+        execute, first, spent = self._db.execute, self._seq, 0.0
+        begun = perf_counter()
+        while (idle := perf_counter()) - begun < seconds:
+            while perf_counter() - idle < work_seconds:
+                pass
+            started = perf_counter()
+            self._seq += 1
+            execute(insert, (self._seq, payload))
+            spent += perf_counter() - started
+        return (self._seq - first) / spent
