@@ -1,9 +1,12 @@
 """What all tests share."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from journal.testing import servers
 
 # An example opens real stores, so its time says nothing; the database keeps what failed before.
 settings.register_profile(
@@ -19,6 +22,26 @@ pytest.register_assert_rewrite("journal.worlds.contract")
 def anyio_backend() -> str:
     """Tests marked `anyio` run on asyncio, the loop that the engine is made for."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """URL of a Postgres: `$JOURNAL_TEST_POSTGRES_URL`, or one of our own, as long as this process lives."""
+    if given := os.environ.get("JOURNAL_TEST_POSTGRES_URL"):
+        yield given
+        return
+    with servers.start_postgres(settings=["max_connections=200"]) as server:
+        yield servers.postgres_url(server)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    """URL of a Redis or Valkey: `$JOURNAL_TEST_REDIS_URL`, or one of our own, as long as this process lives."""
+    if given := os.environ.get("JOURNAL_TEST_REDIS_URL"):
+        yield given
+        return
+    with servers.start_valkey() as server:
+        yield servers.redis_url(server)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

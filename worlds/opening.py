@@ -16,9 +16,18 @@ GROUP = "journal.worlds"
 VARIABLE = "JOURNAL_WORLD"
 FOLDER = ".journal"
 
-_BUILT_IN = {"memory": "journal.worlds.memory:open_memory", "sqlite": "journal.worlds.sqlite:open_sqlite"}
+_BUILT_IN = {
+    "memory": "journal.worlds.memory:open_memory",
+    "sqlite": "journal.worlds.sqlite:open_sqlite",
+    "postgres": "journal.worlds.postgres:open_postgres",
+    "postgresql": "journal.worlds.postgres:open_postgres",
+    "redis": "journal.worlds.redis:open_redis",
+    "rediss": "journal.worlds.redis:open_redis",
+    "valkey": "journal.worlds.redis:open_redis",
+}
 """What a checkout serves without being installed."""
-_PLANNED = frozenset({"postgres", "postgresql", "redis", "rediss", "redis+cluster", "valkey"})
+_EXTRAS = {"psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis"}
+"""Which extra of ours brings a driver."""
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=:)")
 _SECRET = re.compile(r"pass|pwd|secret|token|key|credential", re.IGNORECASE)
 
@@ -116,15 +125,20 @@ def _find_opener(url: str) -> Opener:
     if not providers and scheme in _BUILT_IN:
         providers = [EntryPoint(scheme, _BUILT_IN[scheme], GROUP)]
     if providers:
-        opener: Opener = providers[0].load()
+        try:
+            opener: Opener = providers[0].load()
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get(error.name or "")
+            if extra is None:
+                raise
+            raise WorldUnknown(
+                f"its driver {error.name} is not installed: pip install 'durable-journal[{extra}]'",
+                world=redact_url(url),
+            ) from None
         return opener
     installed = sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
-    where = (
-        "it is not in this version of durable-journal"
-        if scheme in _PLANNED
-        else f"install the package that provides it (entry-point group {GROUP})"
-    )
     raise WorldUnknown(
-        f"nothing installed serves {scheme}: (installed: {', '.join(installed)}): {where}",
+        f"nothing installed serves {scheme}: (installed: {', '.join(installed)}): "
+        f"install the package that provides it (entry-point group {GROUP})",
         world=redact_url(url),
     )

