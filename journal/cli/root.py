@@ -27,6 +27,7 @@ VERBS = {
     "retry": "Send a failed or blocked turn on.",
     "cancel": "Ask for a run's turn to be cancelled.",
     "check": "Print agents, tools and their replay policies, and what the store offers; runs nothing.",
+    "world": "Try a store: does it keep what every store must promise?",
 }
 """Each verb and its help; `journal.cli.<verb>` defines it as `command`."""
 

@@ -232,7 +232,7 @@ class _Start:
 
 def _start(start: _Start) -> Server:
     for _ in range(_STARTS):
-        port = _free_port()
+        port = free_port()
         process = start.on(port)
         if process is not None:
             return Server(start.home, process, port, start)
@@ -266,7 +266,8 @@ def _sweep() -> None:
             os.close(lock)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
