@@ -1,0 +1,46 @@
+"""Both ends of the conversation: `Peer` asks, `serve` answers."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Self
+
+REPLY = {"text": "x" * 188}
+"""What every step returns: about 200 bytes of JSON."""
+
+
+class Peer:
+    """A peer in its process."""
+
+    def __init__(self, name: str, url: str, runs: int) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.peers.{name}", url, str(runs)]
+        self._name = name
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def rate(self, seconds: float) -> float:
+        """Steps a second, over a window of about `seconds`."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(f"{seconds}\n")
+        stdin.flush()
+        for line in stdout:
+            if line.startswith("rate "):
+                return float(line.split()[1])
+        raise RuntimeError(f"{self._name} ended with {self._process.wait()}")
+
+
+def serve(rate: Callable[[float], float]) -> None:
+    """Answer until nobody asks any more."""
+    for line in sys.stdin:
+        sys.stdout.write(f"rate {rate(float(line))}\n")
+        sys.stdout.flush()
