@@ -13,12 +13,15 @@ from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from journal.core.clock import Clock, SystemClock
 from journal.core.errors import CorruptRecord, RunGone, RunNotFound, WorldUnavailable
 from journal.core.ids import new_token
 from journal.core.ports import (
+    ROSTER_SECONDS,
     START,
+    AgentStats,
     Answer,
     Batch,
     Claim,
@@ -29,6 +32,7 @@ from journal.core.ports import (
     RunQuery,
     SweepPolicy,
     TurnInfo,
+    WorkerInfo,
     agents_match,
     parse_offset,
 )
@@ -193,6 +197,33 @@ class MemoryWorld:
         else:
             await anyio.lowlevel.checkpoint()
         self._work_seen = self._store.work_count
+
+    async def beat(self, info: WorkerInfo) -> None:
+        """See `Queue.beat`."""
+        self._check_open()
+        with self._store.lock:
+            self._store.roster[self.namespace, info.worker] = replace(info, seen=self._clock.time())
+
+    async def leave(self, worker: str) -> None:
+        """See `Queue.leave`."""
+        self._check_open()
+        with self._store.lock:
+            self._store.roster.pop((self.namespace, worker), None)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Queue.workers`."""
+        self._check_open()
+        since = self._clock.time() - ROSTER_SECONDS
+        with self._store.lock:
+            roster = self._store.roster
+            for key in [key for key, info in roster.items() if info.seen < since]:
+                del roster[key]
+            return [roster[key] for key in sorted(roster) if key[0] == self.namespace]
+
+    async def stats(self) -> list[AgentStats]:
+        """See `Queue.stats`."""
+        self._check_open()
+        return self._store.stats(self.namespace, self._clock.time())
 
     # Stream
 

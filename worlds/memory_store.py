@@ -10,10 +10,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import merge
+from typing import Any
 
 from msgspec.structs import replace
 
 from journal.core.ports import (
+    AgentStats,
     Answer,
     Batch,
     Claim,
@@ -32,10 +34,11 @@ from journal.core.ports import (
     Submit,
     SweepPolicy,
     TurnInfo,
+    WorkerInfo,
 )
 from journal.core.records import NewRecord, Record, TurnFinished, TurnSubmitted
 from journal.worlds.door import Sight, decide
-from journal.worlds.queue import Entry, change, take
+from journal.worlds.queue import Entry, change, standing, take
 
 Key = tuple[str, str]
 """Namespace and run id."""
@@ -262,6 +265,8 @@ class Store:
         """Runs that are due at some time, or claimed: all that a claim has to look at."""
         self.tombstones: dict[Key, float] = {}
         """Swept runs, and until when (wall clock) their ids stay taken."""
+        self.roster: dict[Key, WorkerInfo] = {}
+        """By namespace and worker id."""
         self.bells = Bells()
         self.work_count = 0
         """How often an entry may have become claimable."""
@@ -346,6 +351,20 @@ class Store:
                 run.deltas.append(placed)
         self.bells.ring(key)
         return True
+
+    def stats(self, namespace: str, now: float) -> list[AgentStats]:
+        """Each open run of the namespace, counted under its agent."""
+        found: dict[str, dict[str, Any]] = {}
+        with self.lock:
+            for (of, _), run in self.runs.items():
+                if of != namespace or run.is_closed:
+                    continue
+                counts = found.setdefault(run.agent, {"agent": run.agent})
+                place = standing(run.entry, now=now)
+                counts[place] = counts.get(place, 0) + 1
+                if place == "due" and run.entry.due_at is not None:
+                    counts["oldest_due"] = min(counts.get("oldest_due", now), run.entry.due_at)
+        return [AgentStats(**found[agent]) for agent in sorted(found)]
 
     def sweep(self, namespace: str, policy: SweepPolicy, now: float) -> int:
         """Closed runs that are old enough, whole; deltas of turns that ended; tombstones whose time is over."""

@@ -5,6 +5,8 @@ decided here for the worlds that run Python under their lock (memory, SQLite). O
 language, and the contract suite compares.
 """
 
+from typing import Literal
+
 import msgspec
 from msgspec.structs import replace
 
@@ -102,3 +104,17 @@ def take(entry: Entry, *, token: bytes, is_takeover: bool, unfinished: int) -> E
         takeovers=entry.takeovers + 1 if is_takeover and not entry.draining else entry.takeovers,
         status="running" if unfinished else entry.status,
     )
+
+
+Standing = Literal["due", "later", "held", "parked", "blocked", "idle"]
+
+
+def standing(entry: Entry, *, now: float) -> Standing:
+    """Where a run that is not closed stands; the fields of `AgentStats`."""
+    if entry.token is not None:
+        return "held"
+    if entry.due_at is not None:
+        return "due" if entry.due_at <= now else "later"
+    if entry.status == "parked" or entry.status == "blocked":
+        return entry.status
+    return "idle"

@@ -52,6 +52,17 @@ def moment(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def ago(time: float | None, now: float) -> str:
+    """How long ago a moment was, in its largest unit; `-` for None."""
+    if time is None:
+        return "-"
+    seconds = max(0, round(now - time))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
     """Tell people on a terminal that something takes its time."""

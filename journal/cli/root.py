@@ -24,6 +24,8 @@ VERBS = {
     "log": "Print a run's records, and follow them as they come.",
     "submit": "Give an agent an input to work on.",
     "worker": "Work on runs: claim, carry on, take over what others left.",
+    "workers": "List the workers that were heard of within the last minute: code version, slots in use, agents.",
+    "stats": "Count open runs by agent: what is due and since when, what is held, parked, blocked or idle.",
     "retry": "Send a failed or blocked turn on.",
     "cancel": "Ask for a run's turn to be cancelled.",
     "check": "Print agents, tools and their replay policies, and what the store offers; runs nothing.",

@@ -282,6 +282,43 @@ class Claims(msgspec.Struct, frozen=True):
     """From now until the next entry of these agents falls due or its lease runs out; None: nothing in sight."""
 
 
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself."""
+
+    worker: str
+    version: str | None = None
+    """Of the application's code."""
+    slots: int
+    """Turns it works on at once, at most."""
+    busy: int = 0
+    """Turns it works on."""
+    agents: tuple[str, ...] = ()
+    started: float
+    """Wall clock of its host, seconds."""
+    seen: float = 0.0
+    """Filled in by the store: when it said so last."""
+
+
+class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the runs of an agent stand that are not closed. Each run is counted once."""
+
+    agent: str
+    due: int = 0
+    """Unclaimed, and may be claimed now."""
+    oldest_due: float | None = None
+    """Since when the longest of them has been due: wall clock, seconds."""
+    later: int = 0
+    """Unclaimed, due at a later time."""
+    held: int = 0
+    """Claimed, whether the lease has run out or not."""
+    parked: int = 0
+    """Waiting to be woken."""
+    blocked: int = 0
+    """Stopped until someone acts."""
+    idle: int = 0
+    """Without an unfinished turn."""
+
+
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a call's output while it is still running. Not a record; at most once."""
 
@@ -297,6 +334,8 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     time: float = 0.0
 
 
+ROSTER_SECONDS = 60.0
+"""After how long a worker that has said nothing is not listed any more."""
 Item = Record | Delta
 START = "0000000000000000_0000000000000000"
 
@@ -418,6 +457,22 @@ class Queue(Protocol):
 
     async def wait_for_work(self, timeout_seconds: float) -> None:
         """Return when an entry may have become claimable, or after the timeout. May return early for no reason."""
+        ...
+
+    async def beat(self, info: WorkerInfo) -> None:
+        """A worker says that it is there. Need not survive a crash; claims and leases have nothing to do with it."""
+        ...
+
+    async def leave(self, worker: str) -> None:
+        """The worker is gone: it is not listed any more. No error if it was not there."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Those that said within the last `ROSTER_SECONDS` that they are there, by id."""
+        ...
+
+    async def stats(self) -> list[AgentStats]:
+        """Where the open runs of each agent stand, by agent. May have to look at all of them."""
         ...
 
 

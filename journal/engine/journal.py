@@ -29,6 +29,7 @@ from journal.core.errors import (
 )
 from journal.core.ids import check_id, new_batch_id, new_run_id, new_token
 from journal.core.ports import (
+    AgentStats,
     Answer,
     Batch,
     Close,
@@ -47,6 +48,7 @@ from journal.core.ports import (
     Submit,
     Unknown,
     Wake,
+    WorkerInfo,
     World,
 )
 from journal.core.ports import KeyConflict as KeyConflictAnswer
@@ -317,6 +319,14 @@ class Journal:
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
         """A page of runs, newest first."""
         return await (await self.runtime()).world.runs(query or RunQuery())
+
+    async def stats(self) -> list[AgentStats]:
+        """Where the open runs of each agent stand, by agent."""
+        return await (await self.runtime()).world.stats()
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The workers that were heard of within the last minute."""
+        return await (await self.runtime()).world.workers()
 
     async def read(self, run_id: str, *, after: int = 0, limit: int = 500) -> list[Record]:
         """A page of the run's log."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from journal.core.errors import InvalidOptions, WorldError
-from journal.core.ports import Claimed
+from journal.core.ports import ROSTER_SECONDS, Claimed, WorkerInfo
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _LONGEST_PAUSE = 10.0
+_BEAT_SECONDS = ROSTER_SECONDS / 6
+_LEAVE_SECONDS = 1.0
 
 
 class Worker:
@@ -54,10 +56,12 @@ class Worker:
         )
         async with anyio.create_task_group() as group:
             group.start_soon(self._stop_after_grace, runtime)
+            group.start_soon(self._say_so, runtime)
             async with anyio.create_task_group() as slots:
                 for _ in range(self.concurrency):
                     slots.start_soon(self._slot, runtime, until_idle)
             group.cancel_scope.cancel()
+        await self._take_leave(runtime)
         runtime.log.info("worker stopped", worked=self.worked)
 
     def stop(self) -> None:
@@ -119,6 +123,31 @@ class Worker:
     async def _sleep(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):
             await self._stopped.wait()
+
+    async def _say_so(self, runtime: "Runtime") -> None:
+        """Be listed by `journal workers`, for as long as this runs."""
+        started = runtime.clock.time()
+        while True:
+            info = WorkerInfo(
+                worker=runtime.worker_id,
+                version=runtime.version,
+                slots=self.concurrency,
+                busy=self.busy,
+                agents=tuple(sorted(runtime.agents if self.agents is None else self.agents)),
+                started=started,
+            )
+            try:
+                await runtime.world.beat(info)
+            except WorldError as error:
+                runtime.log.warning("the store does not take our heartbeat", error=type(error).__qualname__)
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    async def _take_leave(self, runtime: "Runtime") -> None:
+        try:
+            with anyio.move_on_after(_LEAVE_SECONDS):
+                await runtime.world.leave(runtime.worker_id)
+        except WorldError:
+            pass  # it will be forgotten for its silence
 
     async def _stop_after_grace(self, runtime: "Runtime") -> None:
         await self._stopped.wait()

@@ -162,7 +162,7 @@ def test_a_store_that_cannot_be_written_is_6(cli: Cli) -> None:
 
 
 def test_a_store_that_nobody_serves_is_6(cli: Cli) -> None:
-    refused = cli("runs", "--world", "postgresql://somebody:secret@host/db")
+    refused = cli("runs", "--world", "mongodb://somebody:secret@host/db")
     assert refused.exit_code == 6
     assert "secret" not in refused.stderr
 

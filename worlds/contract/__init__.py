@@ -15,6 +15,7 @@ from journal.worlds.contract.harness import ContractHarness
 from journal.worlds.contract.known import KnownCases
 from journal.worlds.contract.queue import WakingCases
 from journal.worlds.contract.refusals import RefusalCases
+from journal.worlds.contract.roster import RosterCases
 from journal.worlds.contract.runner import Case, CaseResult, HarnessFactory, cases_of, run_cases
 from journal.worlds.contract.store import StoreCases
 from journal.worlds.contract.stream import StreamCases
@@ -34,7 +35,15 @@ __all__ = [
 
 
 class WorldContract(
-    DoorCases, KnownCases, RefusalCases, WakingCases, LeavingCases, ClaimCases, StreamCases, StoreCases
+    DoorCases,
+    KnownCases,
+    RefusalCases,
+    WakingCases,
+    LeavingCases,
+    ClaimCases,
+    StreamCases,
+    StoreCases,
+    RosterCases,
 ):
     """All cases."""
 

@@ -9,10 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from uuid import uuid4
 
 from journal.core.clock import ManualClock
-from journal.core.codec import seal
-from journal.core.ids import new_batch_id
-from journal.core.ports import Batch, Close, Keyed, RunQuery, SweepPolicy, World
-from journal.core.records import RunClosed
+from journal.core.ports import RunQuery, SweepPolicy, World
+from journal.worlds.contract.harness import close
 from journal.worlds.opening import open_world
 
 
@@ -58,9 +56,7 @@ async def _close_all(world: World) -> None:
     while page := await world.runs(RunQuery(before=before)):
         for run in page:
             if not run.closed:
-                author = Keyed("check:close", b"")
-                records = (seal(run.run, RunClosed()),)
-                await world.append(Batch(run.run, new_batch_id(), author, records, queue=Close()))
+                await world.append(close(run.run))
         before = page[-1].position
 
 

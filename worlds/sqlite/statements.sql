@@ -275,3 +275,32 @@ delete from deltas where rid = :rid and seq < coalesce(
 
 -- name: name_of
 select run from runs where rid = ?;
+
+-- name: note_worker
+insert or replace into workers (namespace, worker, info, seen) values (?, ?, ?, ?);
+
+-- name: forget_worker
+delete from workers where namespace = ? and worker = ?;
+
+-- name: forget_workers
+delete from workers where namespace = ? and seen < ?;
+
+-- name: list_workers
+select info, seen from workers where namespace = ? and seen >= ? order by worker;
+
+-- name: count_runs
+-- Looks at every run: for people who ask now and then. The cases are those of `queue.standing`.
+select
+    agent,
+    case
+        when token is not null then 'held'
+        when due_at <= :now then 'due'
+        when due_at is not null then 'later'
+        when status in ('parked', 'blocked') then status
+        else 'idle'
+    end as place,
+    count(*),
+    min(due_at)
+from runs
+where namespace = :namespace and closed_at is null and gone_until is null
+group by 1, 2;

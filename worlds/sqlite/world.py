@@ -20,6 +20,7 @@ from journal.core.clock import Clock
 from journal.core.errors import WorldUnavailable
 from journal.core.ports import (
     START,
+    AgentStats,
     Answer,
     Batch,
     Claim,
@@ -30,10 +31,12 @@ from journal.core.ports import (
     RunQuery,
     SweepPolicy,
     TurnInfo,
+    WorkerInfo,
     batch_bytes,
     parse_offset,
 )
 from journal.core.records import Record
+from journal.worlds.sqlite import roster
 from journal.worlds.sqlite.bells import Bells, Signs, look_around_with
 from journal.worlds.sqlite.claims import Search, Taking, wish
 from journal.worlds.sqlite.connection import StoreFile, connect, world_error
@@ -92,6 +95,7 @@ class SqliteWorld:
         self._taking = Taking(door, self._search, holder)
         self._publishing = Publishing(door)
         self._sweep = Sweep(door)
+        self._roster = roster.Roster(door)
         self._reader = Reader(namespace, url)
         self._bells = Bells(look_around_with(transactor, self._file, lambda: writer.is_busy))
         self._bells.read_signs = _signs_reader(self._reads, namespace)
@@ -205,6 +209,23 @@ class SqliteWorld:
         else:
             await asyncio.sleep(0)
         self._work_seen = self._bells.work_count
+
+    async def beat(self, info: WorkerInfo) -> None:
+        """See `Queue.beat`."""
+        await self._writer.submit(self._roster.beat, info, rows=1, size=0, is_lazy=True)
+
+    async def leave(self, worker: str) -> None:
+        """See `Queue.leave`."""
+        await self._writer.submit(self._roster.leave, worker, rows=1, size=0, is_lazy=True)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Queue.workers`."""
+        return self._inline(lambda connection: roster.workers(connection, self.namespace, self._clock.time()))
+
+    async def stats(self) -> list[AgentStats]:
+        """See `Queue.stats`."""
+        now = self._clock.time()
+        return await self._aside(lambda connection: roster.stats(connection, self.namespace, now))
 
     # Stream
 
