@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from journal import Journal, Turn
 
-RUN_ID = "order-42"
+RUN_VARIABLE = "JOURNAL_DEMO_RUN"
+LEASE_SECONDS = 4.0
+"""Short: where no lock of the operating system tells that a worker has died, the next one waits so long for its run."""
 
 # The tools say nothing of a journal, so their policies stand here; `refund` is named nowhere, hence `never`.
-journal = Journal(tools={"get_order": "safe", "post_note": "safe"})
+journal = Journal(tools={"get_order": "safe", "post_note": "safe"}, lease_seconds=LEASE_SECONDS)
 
 
 @journal.agent
@@ -23,7 +25,7 @@ async def support(turn: Turn, prompt: str) -> str:
 
 
 def act(environment: Mapping[str, str]) -> None:
-    """One worker: see that the request is in the queue, and work until there is nothing to do."""
+    """One worker: see that the request is in the queue, and work until it is answered."""
     os.environ.update(environment)
     asyncio.run(_work())
 
@@ -32,5 +34,7 @@ async def _work() -> None:
     from journal.demo.support import PROMPT
 
     async with journal:
-        await support.submit(PROMPT, run_id=RUN_ID)  # the same request again is the same turn
-        await journal.worker(concurrency=1).run(until_idle=True)
+        # The same request again is the same turn.
+        handle = await support.submit(PROMPT, run_id=os.environ[RUN_VARIABLE])
+        async with journal.worker(concurrency=1).running():
+            await handle.result()

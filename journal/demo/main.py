@@ -10,8 +10,10 @@ from journal.demo.scenario import Demo, play
 from journal.demo.timeline import from_counts, from_state, render
 
 
-def main(*, as_json: bool = False) -> int:
-    """Returns the exit code: 0, or 2 where the Agents SDK is not installed.
+def main(*, url: str | None = None, as_json: bool = False) -> int:
+    """Play it in the store of `url` (None: one that is gone afterwards).
+
+    Returns the exit code: 0, or 2 where the Agents SDK is not installed.
 
     JSON goes to stdout and nothing else does; what is for people goes to stderr.
     """
@@ -24,7 +26,7 @@ def main(*, as_json: bool = False) -> int:
     with console.status(
         "A worker is killed inside a refund, the next inside a model call, a third carries on"
     ):
-        demo = play()
+        demo = play(url)
     if as_json:
         sys.stdout.write(msgspec.json.encode(demo.summary()).decode() + "\n")
     else:

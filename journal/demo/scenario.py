@@ -7,6 +7,7 @@ from time import monotonic
 
 import msgspec
 
+from journal.core.ids import new_run_id
 from journal.demo import durable, plain
 from journal.demo.stage import Performance, Stage
 from journal.replay.fold import RunFold
@@ -48,22 +49,24 @@ class Demo(msgspec.Struct, frozen=True):
         }
 
 
-def play() -> Demo:
-    """Play both, in a store that is gone afterwards."""
+def play(url: str | None = None) -> Demo:
+    """Play both: in the store of `url`, as a run of its own that stays there; else in one that is gone afterwards."""
     begun = monotonic()
     stage = Stage()
+    run_id = f"order-42-{new_run_id()[:6]}"
     with TemporaryDirectory(prefix="journal-demo-") as directory:
-        url = f"sqlite:{Path(directory) / 'journal.db'}"
-        with_journal = stage.perform(durable.act, model_hang_on=_WITH, environment={VARIABLE: url})
-        run = asyncio.run(_read(url))
+        store = url or f"sqlite:{Path(directory) / 'journal.db'}"
+        variables = {VARIABLE: store, durable.RUN_VARIABLE: run_id}
+        with_journal = stage.perform(durable.act, model_hang_on=_WITH, environment=variables)
+        run = asyncio.run(_read(store, run_id))
     without = stage.perform(plain.act, model_hang_on=_WITHOUT, environment={})
     return Demo(run, with_journal, without, monotonic() - begun)
 
 
-async def _read(url: str) -> RunState:
+async def _read(url: str, run_id: str) -> RunState:
     fold, after = RunFold(), 0
     async with open_world(url) as world:
-        while page := await world.read(durable.RUN_ID, after=after):
+        while page := await world.read(run_id, after=after):
             for record in page:
                 fold.add(record)
             after = page[-1].seq
