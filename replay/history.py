@@ -35,6 +35,11 @@ def is_counted(key: str) -> bool:
     return bool(found) and count.isdecimal()
 
 
+def is_of_run(evidence: CallEvidence, created: RunCreated | None) -> bool:
+    """Whether the evidence is of this run, and not of one that had its id before."""
+    return not evidence.nonce or created is None or evidence.nonce == created.nonce
+
+
 class CallHistory(msgspec.Struct, gc=False):
     """What the log says of one call. `intent` is its latest try's."""
 
@@ -89,7 +94,7 @@ class TurnHistory:
                 call.outcome = body
                 call.outcome_seq = record.seq
                 call.outcome_time = record.time
-            case CallEvidence() as body:
+            case CallEvidence() as body if is_of_run(body, self.created):
                 call = self._call(record)
                 if call.evidence is None:
                     call.evidence = body

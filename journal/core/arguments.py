@@ -103,7 +103,13 @@ def _plain(value: Any, codec: ValueCodec[Any], what: str) -> Any:
             return values.decode(codec.encode(value, what=what))
         except InvalidValue:
             pass  # it is not what the annotation says: written by what it is, or refused with a better reason
-    return values.keep(_builtins(value, "", what), what=what)[1]
+    try:
+        plain = _builtins(value, "", what)
+    except RecursionError:
+        raise InvalidValue(
+            what=what, path="", reason=f"it is nested deeper than {values.MAX_DEPTH}"
+        ) from None
+    return values.keep(plain, what=what)[1]
 
 
 def _builtins(value: Any, path: str, what: str) -> Any:

@@ -421,6 +421,14 @@ class ClaimLost(ControlFlow):
         super().__init__(f"the claim on run {run_id!r} is lost: {reason}")
 
 
+class LogUnreadable(ControlFlow):
+    """A recorded value cannot be read back; the turn becomes blocked, and `cause` names the record."""
+
+    def __init__(self, *, run_id: str, cause: LogError) -> None:
+        self.run_id, self.cause = run_id, cause
+        super().__init__(str(cause))
+
+
 class HandlerAborted(ControlFlow):
     """The engine cannot go on with this turn (the store failed, the log cannot be read); `cause` says why."""
 

@@ -128,6 +128,8 @@ class CallEvidence(Body, frozen=True, omit_defaults=True, kw_only=True):
     outcome: CallOutcome
     epoch: int
     """Of the claim that was lost."""
+    nonce: bytes = b""
+    """Of the run as its holder knew it: one that was swept and begun anew under the same id has another."""
 
 
 class TurnFinished(Body, frozen=True, omit_defaults=True, kw_only=True):

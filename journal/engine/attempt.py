@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
 import anyio
+import msgspec
 
 from journal.core import values
 from journal.core.codec import Blob, pack, seal
-from journal.core.errors import CallError, ClaimLost, ControlFlow, Diverged, HandlerAborted
+from journal.core.errors import (
+    CallError,
+    ClaimLost,
+    ControlFlow,
+    CorruptRecord,
+    Diverged,
+    HandlerAborted,
+    LogUnreadable,
+)
 from journal.core.failures import describe
 from journal.core.ids import new_batch_id
 from journal.core.ports import (
@@ -134,7 +143,7 @@ class Attempt:
         self.root.task = asyncio.current_task()
         enter_root(self.root)
         assert self.history.submitted is not None
-        data = await self.load(self.history.submitted.input)
+        data = await self.recorded(self.history.submitted.input, self.history.submitted_seq)
         assert data is not None
         given = self.agent.input_codec.decode(data)
         try:
@@ -212,6 +221,8 @@ class Attempt:
                 await self._give_up(control or self.holding.lost)
             elif isinstance(control, Diverged):
                 await self._diverged(control)
+            elif isinstance(control, LogUnreadable):
+                await self.block("log_error", str(control.cause))
             elif error is None:
                 await self._succeed(handler.result())
             elif self.stop == "shutdown":
@@ -312,10 +323,28 @@ class Attempt:
             return await self.holding.world.get_blob(self.holding.run, value.blob)
         return value
 
+    async def recorded(self, value: Value | None, seq: int) -> bytes | None:
+        """The canonical JSON behind a value of record `seq`. Raises `LogUnreadable` where there is none.
+
+        What the record stands for has happened, and must not look to the handler like a failure.
+        """
+        try:
+            data = await self.load(value)
+            if data is not None:
+                values.decode(data)
+        except (msgspec.MsgspecError, ValueError, RecursionError, CorruptRecord) as error:
+            reason = (
+                error.reason if isinstance(error, CorruptRecord) else f"its value does not decode: {error}"
+            )
+            run = self.holding.run
+            damage = CorruptRecord(run_id=run, seq=seq, reason=reason)
+            raise LogUnreadable(run_id=run, cause=damage) from error
+        return data
+
     async def leave_evidence(self, key: str, outcome: CallOutcome, blob: Blob | None) -> None:
         """Append a result that came too late, from outside the claim; best effort, it decides nothing here."""
         holding = self.holding
-        body = CallEvidence(outcome=outcome, epoch=holding.claim.epoch)
+        body = CallEvidence(outcome=outcome, epoch=holding.claim.epoch, nonce=self.nonce)
         record = seal(holding.run, body, turn=self.turn_id, key=key)
         author = Keyed(
             f"evidence:{holding.claim.epoch}:{holding.claim.token.hex()}:{key}", values.digest(record.body)

@@ -165,10 +165,11 @@ async def _perform(attempt: "Attempt", call: Call) -> Settled:
         history.claim(call.key)
         match decision:
             case Serve(outcome):
-                return Settled(call, outcome, await attempt.load(outcome.value), True)
+                return await _served(attempt, call, outcome, history.calls[call.key].outcome_seq)
             case Settle(outcome):
+                served = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
                 await durable(attempt, call, outcome)
-                return Settled(call, outcome, await attempt.load(outcome.value), True)
+                return served
             case Diverge(recorded, wanted):
                 raise Diverged(call=call.key, recorded=recorded, asked=wanted)
             case Probe(number, _):
@@ -188,6 +189,13 @@ async def _perform(attempt: "Attempt", call: Call) -> Settled:
                 await durable(attempt, call, CallOutcome(status="cancelled", cancelled=True))
             raise
     return await _act(attempt, call, number)
+
+
+async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int) -> Settled:
+    """What record `seq` says of the call."""
+    if outcome.error is not None:
+        await attempt.recorded(outcome.error.data, seq)
+    return Settled(call, outcome, await attempt.recorded(outcome.value, seq), True)
 
 
 def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blob | None]:

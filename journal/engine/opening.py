@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from journal.core.codec import seal
-from journal.core.errors import LogError, RecordTooNew, UnknownRecordType
+from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType
 from journal.core.ports import Block, Finish, Release
 from journal.core.records import TurnBlocked
 from journal.engine.attempt import Attempt
@@ -73,5 +73,9 @@ async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> N
             break
         after = page[-1].seq
         await asyncio.sleep(0)
+    if history.last_seq < holding.claimed.head or history.submitted is None:
+        # What a damaged index hides is not there for a reader, and must not be taken for the end of the log.
+        missing = holding.claimed.submitted if history.submitted is None else history.last_seq + 1
+        raise CorruptRecord(run_id=holding.run, seq=missing, reason="it is missing")
     holding.last = history.last_seq
     holding.prev_batch = history.last_batch

@@ -1,5 +1,6 @@
 """Sessions: read once, written once, whatever happens in between."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ async def test_a_crash_between_writing_and_noting_neither_doubles_nor_loses(
 ) -> None:
     path = tmp_path / "session.db"
     earlier: list[Any] = [{"role": "user", "content": "go"}, {"role": "user", "content": "go"}]
-    await SQLiteSession("s", path).add_items(earlier)
+    with closing(SQLiteSession("s", path)) as session:
+        await session.add_items(earlier)
     model = CountingModel([[function_call("look", {}, call_id="c1")], [assistant_message("done")]])
 
     @safe
@@ -45,18 +47,14 @@ async def test_a_crash_between_writing_and_noting_neither_doubles_nor_loses(
         return "found"
 
     async def work(turn: Turn, prompt: str) -> Any:
-        session = Fragile(path, bench, at=at, written=written)
-        try:
+        with closing(Fragile(path, bench, at=at, written=written)) as session:
             agent = Agent(name="a", tools=[look], model=model)
             return (await DurableRunner.run(agent, prompt, session=session)).final_output
-        finally:
-            session.close()
 
     await bench.lose(work)
     assert await bench.run(work) == "done"
-    session = SQLiteSession("s", path)
-    items = [item.get("type") or item.get("role") for item in await session.get_items()]
-    session.close()
+    with closing(SQLiteSession("s", path)) as session:
+        items = [item.get("type") or item.get("role") for item in await session.get_items()]
     assert items == ["user", "user", "user", "function_call", "function_call_output", "message"]
     assert model.asked == 2
 
@@ -72,12 +70,9 @@ async def test_what_was_read_is_replayed_though_the_session_has_changed(bench: B
         return "found"
 
     async def work(turn: Turn, prompt: str) -> Any:
-        session = SQLiteSession("s", path)
-        try:
+        with closing(SQLiteSession("s", path)) as session:
             agent = Agent(name="a", tools=[look], model=model)
             return (await DurableRunner.run(agent, prompt, session=session)).final_output
-        finally:
-            session.close()
 
     await bench.lose(work)
     assert await bench.run(work) == "done"
@@ -93,15 +88,13 @@ async def test_a_streamed_run_keeps_its_session_too(bench: Bench, tmp_path: Path
     path = tmp_path / "session.db"
 
     async def work(turn: Turn, prompt: str) -> Any:
-        session = SQLiteSession("s", path)
-        result = DurableRunner.run_streamed(Agent(name="a", model=model), prompt, session=session)
-        async for _ in result.stream_events():
-            pass
-        if bench.is_losing:
-            await bench.hang()
-        found = len(await session.get_items())
-        session.close()
-        return found
+        with closing(SQLiteSession("s", path)) as session:
+            result = DurableRunner.run_streamed(Agent(name="a", model=model), prompt, session=session)
+            async for _ in result.stream_events():
+                pass
+            if bench.is_losing:
+                await bench.hang()
+            return len(await session.get_items())
 
     await bench.lose(work)
     assert await bench.run(work) == 2

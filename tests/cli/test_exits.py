@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -142,9 +143,8 @@ async def block(url: str, run: str) -> None:
 
 def test_a_store_of_a_newer_version_is_6(cli: Cli, home: Path) -> None:
     cli("submit", "support", "x", "--run", "r")
-    with sqlite3.connect(home / "journal.db") as database:
+    with closing(sqlite3.connect(home / "journal.db")) as database, database:
         database.execute("pragma user_version = 999")
-    database.close()
     refused = cli("show", "r")
     assert (refused.exit_code, "upgrade durable-journal" in refused.stderr) == (6, True)
 
@@ -170,10 +170,9 @@ def test_a_store_that_nobody_serves_is_6(cli: Cli) -> None:
 def test_a_damaged_record_is_6_and_what_precedes_it_is_shown(cli: Cli, home: Path) -> None:
     cli("submit", "support", "x", "--run", "r")
     cli("worker", "--until-idle")
-    with sqlite3.connect(home / "journal.db") as database:
+    with closing(sqlite3.connect(home / "journal.db")) as database, database:
         database.execute("drop trigger records_never_change")
         database.execute("update records set body = x'00' where seq = 5")
-    database.close()
     shown = cli("show", "r")
     assert (shown.exit_code, "record 5 of run 'r' is damaged" in shown.stderr) == (6, True)
     assert "attempt 1" in shown.stdout

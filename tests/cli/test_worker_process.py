@@ -113,6 +113,37 @@ def test_a_killed_worker_is_taken_over_and_the_timeline_says_so(cli: Cli, workpl
     assert "settled: unknown, not repeated" in text
 
 
+def test_a_booting_worker_leaves_a_healthy_turn_alone(cli: Cli, workplace: Path) -> None:
+    cli("submit", "within", "stubborn", "--run", "r")
+    with running(workplace, *WORKER) as first:
+        assert first.line() == "in the call"
+        with running(workplace, *WORKER, "--until-idle") as booting:
+            assert booting.wait() == 0
+        (workplace / "gate").write_text("let through")
+        while shown(cli, "r")["info"]["status"] == "running":
+            time.sleep(0.05)
+    found = shown(cli, "r")
+    assert (found["info"]["status"], found["info"]["takeovers"]) == ("succeeded", 0)
+    assert len(found["state"]["turns"][0]["attempts"]) == 1
+
+
+def test_who_waits_may_be_killed_and_the_same_call_attaches_again(cli: Cli, workplace: Path) -> None:
+    asking = ("--app", "app", "submit", "within", "stubborn", "--run", "r", "--wait")
+    with running(workplace, *WORKER) as worker:
+        with running(workplace, *asking) as waiting:
+            assert worker.line() == "in the call"
+            waiting.popen.kill()
+            waiting.wait()
+        with running(workplace, *asking) as again:
+            (workplace / "gate").write_text("let through")
+            assert again.line() == "let through"
+            assert again.wait() == 0
+        assert worker.popen.poll() is None
+    found = shown(cli, "r")
+    (turn,) = found["state"]["turns"]
+    assert (found["info"]["status"], len(turn["attempts"])) == ("succeeded", 1)
+
+
 def test_within_the_grace_a_turn_ends_by_itself(cli: Cli, workplace: Path) -> None:
     cli("submit", "within", "stubborn", "--run", "r")
     with running(workplace, *WORKER, "--grace", "60") as worker:

@@ -106,6 +106,11 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
         CallEvidence(outcome=CallOutcome(status="ok", value=b"1"), epoch=4),
     ),
     (
+        "call.evidence of a run",
+        {"outcome": {"status": "ok", "value": b"1"}, "epoch": 4, "nonce": b"n"},
+        CallEvidence(outcome=CallOutcome(status="ok", value=b"1"), epoch=4, nonce=b"n"),
+    ),
+    (
         "turn.finished ok",
         {"status": "succeeded", "output": b'"done"'},
         TurnFinished(status="succeeded", output=b'"done"'),

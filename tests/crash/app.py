@@ -1,11 +1,13 @@
 """The process under test: a worker whose world kills it, or loses an answer, at one named point.
 
     python -m tests.crash.app work     # a worker until nothing is due
-    python -m tests.crash.app freeze   # the same, but its first model call dawdles, to be stopped in
     python -m tests.crash.app submit N # submit N turns of `orders` and leave
+    python -m tests.crash.app poison   # submit a turn that kills whoever works on it, and leave
 
 Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
-appended in one write, so that it is counted outside of this process), ``CRASH_AT`` (``step:call:how``).
+appended in one write, so that it is counted outside of this process), ``CRASH_AT`` (``step:call:how``),
+``CRASH_FREEZE`` (``call:how``: that call, once it is under way, blocks the loop: ``sleep``, to be stopped in, or
+``spin``; or waits for ever: ``hang``), ``CRASH_CLOCK`` (by how many seconds the wall clock of this process is off).
 """
 
 import asyncio
@@ -22,10 +24,15 @@ from journal.core.ports import Answer, Batch, Finish, Unknown
 from journal.core.records import CallIntent, CallOutcome
 from journal.worlds import open_world
 
+if wrong_by := float(os.environ.get("CRASH_CLOCK", "0")):
+    right = time.time
+    vars(time)["time"] = lambda: right() + wrong_by
+
 WORLD = os.environ["CRASH_WORLD"]
 EFFECTS = os.environ["CRASH_EFFECTS"]
 STEP, CALL, HOW = (os.environ.get("CRASH_AT") or "none::").split(":")
-FREEZE = False
+FREEZE, FREEZE_HOW = (os.environ.get("CRASH_FREEZE") or ":").split(":")
+FREEZE_SECONDS = float(os.environ.get("CRASH_FREEZE_SECONDS", "1"))
 
 
 def effect(name: str) -> None:
@@ -42,6 +49,23 @@ def point(step: str, call: str) -> None:
     """Die here, if this is the point."""
     if HOW == "kill" and (step, call) == (STEP, CALL):
         die()
+
+
+async def freeze(call: str) -> None:
+    """Be frozen here, if this is the call."""
+    if call != FREEZE:
+        return
+    effect("frozen")
+    end = time.monotonic() + FREEZE_SECONDS
+    match FREEZE_HOW:
+        case "sleep":
+            time.sleep(FREEZE_SECONDS)  # long enough to be stopped in
+        case "spin":
+            while time.monotonic() < end:
+                pass
+        case _:
+            await asyncio.Event().wait()
+    effect("thawed")
 
 
 class Faulty:
@@ -114,14 +138,13 @@ async def look(order: str) -> dict[str, Any]:
 async def refund(order: str, amount: int) -> str:
     point("act_started", "refund")
     effect(f"refund {order}")
+    await freeze("refund")
     point("act_done", "refund")
     return f"refunded {amount}"
 
 
 async def ask(prompt: str) -> str:
-    if FREEZE:
-        effect("frozen")
-        time.sleep(1.0)  # long enough to be stopped in
+    await freeze("ask")
     point("act_started", "ask")
     effect(f"ask {prompt}")
     point("act_done", "ask")
@@ -142,6 +165,12 @@ async def orders(turn: Turn, order: str) -> list[str]:
     return [said, told]
 
 
+@journal.agent
+async def poison(turn: Turn, _: None) -> None:
+    effect("poisoned")
+    die()
+
+
 async def work() -> None:
     async with journal:
         await journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).run(until_idle=True)
@@ -154,12 +183,16 @@ async def submit(count: int) -> None:
             await asyncio.gather(*(orders.submit(f"o{n}", run_id=f"r{n}") for n in some))
 
 
+async def submit_poison() -> None:
+    async with journal:
+        await poison.submit(None, run_id="poisoned")
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["work"]:
             asyncio.run(work())
-        case ["freeze"]:
-            FREEZE = True
-            asyncio.run(work())
         case ["submit", count]:
             asyncio.run(submit(int(count)))
+        case ["poison"]:
+            asyncio.run(submit_poison())

@@ -25,7 +25,14 @@ class Stage:
         self.effects_file.touch()
 
     def start(
-        self, *args: str, at: str = "", slots: int = 1, lease: float = 30.0
+        self,
+        *args: str,
+        at: str = "",
+        slots: int = 1,
+        lease: float = 30.0,
+        freeze: str = "",
+        freeze_seconds: float = 1.0,
+        clock: float = 0.0,
     ) -> "subprocess.Popen[bytes]":
         """Start a process; the caller waits for it."""
         env = {
@@ -35,13 +42,16 @@ class Stage:
             "CRASH_AT": at,
             "CRASH_SLOTS": str(slots),
             "CRASH_LEASE": str(lease),
+            "CRASH_FREEZE": freeze,
+            "CRASH_FREEZE_SECONDS": str(freeze_seconds),
+            "CRASH_CLOCK": str(clock),
             "PYTHONPATH": str(ROOT),
         }
         return subprocess.Popen([sys.executable, "-m", "tests.crash.app", *args], env=env, cwd=ROOT)
 
-    def run(self, *args: str, at: str = "", slots: int = 1) -> int:
+    def run(self, *args: str, at: str = "", slots: int = 1, clock: float = 0.0) -> int:
         """Start a process and wait for its end; its exit code (-9: killed)."""
-        process = self.start(*args, at=at, slots=slots)
+        process = self.start(*args, at=at, slots=slots, clock=clock)
         try:
             return process.wait(120)
         finally:

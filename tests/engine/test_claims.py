@@ -4,18 +4,23 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from journal import Journal, Turn, TurnBlocked, tool
+from journal.core.clock import SystemClock
 from journal.core.codec import open_record
 from journal.core.errors import ClaimLost
-from journal.core.ports import Claim, Held
+from journal.core.ports import Claim, Held, SweepPolicy
 from journal.core.records import CallEvidence, CallOutcome, TurnStarted
 from journal.engine.opening import CRASH_LOOP_CAP
+from journal.engine.worker import Worker
 from journal.worlds import open_world
+from journal.worlds.contract.harness import close
 
 pytestmark = pytest.mark.anyio
 
@@ -35,24 +40,6 @@ async def take(url: str, run: str = "r", lease: float = 0.0, agent: str = "work"
             if claims.claimed:
                 return claims.claimed[0].claim
             await asyncio.sleep(0.005)
-
-
-async def test_a_blocked_loop_keeps_its_lease(url: str) -> None:
-    """FAULTS 15: CPU-bound code blocks the loop for three lease times."""
-    journal, other = Journal(url, lease_seconds=0.3), Journal(url, lease_seconds=0.3)
-
-    @journal.agent
-    async def work(turn: Turn, _: None) -> int:
-        async def spin() -> None:
-            time.sleep(0.9)
-
-        await turn.step(spin)
-        return turn.attempt
-
-    async with other:
-        async with journal:
-            assert await work.run(None, run_id="r") == 1
-        assert (await other.get("r")).epoch == 1
 
 
 async def test_a_healthy_turn_is_left_alone_by_a_booting_worker(url: str) -> None:
@@ -334,7 +321,7 @@ async def test_stopped_past_its_lease_every_append_is_refused(tmp_path: Path) ->
 
     stage = Stage(tmp_path)
     assert stage.run("submit", "1") == 0
-    frozen = stage.start("freeze", lease=0.6)
+    frozen = stage.start("work", lease=0.6, freeze="ask:sleep")
     try:
         while not stage.effects()["frozen"]:
             await asyncio.sleep(0.01)
@@ -384,3 +371,190 @@ async def test_a_run_is_not_given_back_while_a_thread_works_on_it(url: str) -> N
             claims = await world.claim(worker="w", limit=1, lease_seconds=1, agents=None, reads=1, run="r")
             assert claims.claimed == ()
         go.set()
+
+
+async def test_the_holder_that_is_refused_is_told_both_epochs(url: str) -> None:
+    """FAULTS 2."""
+    journal = Journal(url)
+    seen: list[BaseException | None] = []
+    workers: list[Worker] = []
+
+    async def one() -> int:
+        return 1
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        await turn.step(one)
+        workers[0].stop()  # it claims nothing more
+        (attempt,) = (await journal.runtime()).attempts
+        await usurp(url, "r", attempt.holding.claim)
+        try:
+            await turn.step(one)
+        finally:
+            seen.append(attempt.holding.lost)
+
+    async with journal:
+        await work.submit(None, run_id="r")
+        worker = journal.worker(concurrency=1)
+        workers.append(worker)
+        await asyncio.wait_for(worker.run(), 30)
+        assert [type(error) for error in seen] == [ClaimLost]
+        assert "offered=1, current=2" in str(seen[0])
+        keys = [(r.epoch, r.key) for r in await journal.read("r") if r.type == CallOutcome.TYPE]
+        assert keys == [(1, "one#1")]
+
+
+async def test_a_late_result_of_a_safe_call_is_kept_for_reading_and_the_call_runs_again(url: str) -> None:
+    """FAULTS 45."""
+    inside, go = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    def build(who: str) -> tuple[Journal, Any]:
+        journal = Journal(url, lease_seconds=30)
+
+        @tool(replay="safe")
+        async def look() -> str:
+            ran.append(who)
+            inside.set()
+            if who == "first":
+                await asyncio.shield(go.wait())
+            return f"seen by {who}"
+
+        @journal.agent
+        async def work(turn: Turn, _: None) -> str:
+            return (await turn.tool(look)).text
+
+        return journal, work
+
+    (one, work), (two, again) = build("first"), build("second")
+    async with one, two:
+        await work.submit(None, run_id="r")
+        worker = one.worker(concurrency=1)
+        working = asyncio.create_task(worker.run())
+        await asyncio.wait_for(inside.wait(), 30)
+        worker.stop()  # it claims nothing more
+        while not any(r.type == "call.intent" for r in await two.read("r")):
+            await asyncio.sleep(0.005)  # it is lazy, and refused it would stop the call
+        (attempt,) = (await one.runtime()).attempts
+        await usurp(url, "r", attempt.holding.claim)
+        go.set()
+        await asyncio.wait_for(working, 30)
+        assert await again.run(None, run_id="r") == "seen by second"
+        log = [open_record(r) for r in await two.read("r")]
+        assert [b.outcome.value for b in log if isinstance(b, CallEvidence)] == [b'"seen by first"']
+        assert [(b.value, b.evidence) for b in log if isinstance(b, CallOutcome)] == [
+            (b'"seen by second"', None)
+        ]
+    assert ran == ["first", "second"]
+
+
+async def test_seventeen_deploys_within_a_call_are_no_crash_loop(url: str) -> None:
+    """FAULTS 46: the call is cut off each time, and never gets to an outcome."""
+    waiting = asyncio.Event()
+    tries: list[int] = []
+
+    async def long() -> int:
+        tries.append(1)
+        waiting.set()
+        if len(tries) <= 17:
+            await asyncio.Event().wait()
+        return len(tries)
+
+    async with Journal(url) as keep:
+        for _ in range(17):
+            waiting.clear()
+            async with deploy(url, long) as (journal, work):
+                await work.submit(None, run_id="r")
+                async with journal.worker(grace_seconds=0).running():
+                    await waiting.wait()
+        assert (await keep.get("r")).takeovers == 0
+        async with deploy(url, long) as (_, work):
+            assert await work.run(None, run_id="r") == 18
+
+
+@asynccontextmanager
+async def deploy(url: str, step: Any) -> AsyncIterator[tuple[Journal, Any]]:
+    """A worker's journal, and its agent of one step; gone afterwards, as with its process."""
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> int:
+        return int(await turn.step(step))
+
+    async with journal:
+        yield journal, work
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+async def test_the_clock_is_stepped_while_turns_are_worked_and_submitted(
+    url: str, step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULTS 16."""
+    plain, off = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: plain() + off)
+    monkeypatch.setattr(SystemClock, "_boot_was_at", 0.0)
+    journal = Journal(url, lease_seconds=1.0)
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        inside.set()
+        await go.wait()
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> int:
+        await turn.step(wait)
+        return turn.attempt
+
+    async with journal, journal.worker(concurrency=2).running():
+        before = await work.submit(None, run_id="before")
+        await asyncio.wait_for(inside.wait(), 30)
+        off = step
+        after = await work.submit(None, run_id="after")
+        go.set()
+        assert await before.result(10) == 1
+        assert await after.result(10) == 1, "it was due at once"
+        times = [r.time for r in await journal.read("before")]
+        assert times == sorted(times), "time goes on"
+        assert (await journal.get("before")).epoch == 1
+
+
+async def test_the_result_of_a_zombie_is_none_of_the_recreated_runs(url: str) -> None:
+    """FAULTS 41: closed and swept while a call is under way, then begun anew under the same id."""
+    inside, first_may, second_may = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def build(who: str, gate: asyncio.Event | None) -> tuple[Journal, Any]:
+        journal = Journal(url)
+
+        @tool(replay="never")
+        async def refund() -> str:
+            inside.set()
+            if gate is not None:
+                await gate.wait()
+            return f"refunded by {who}"
+
+        @journal.agent
+        async def work(turn: Turn, _: None) -> str:
+            return (await turn.tool(refund)).status
+
+        return journal, work
+
+    (old, begun), (new, again) = build("old", first_may), build("new", second_may)
+    async with old:
+        await begun.submit(None, run_id="r")
+        worker = old.worker(concurrency=1)
+        working = asyncio.create_task(worker.run())
+        await asyncio.wait_for(inside.wait(), 30)
+        worker.stop()  # it claims nothing more
+        inside.clear()
+        async with open_world(url) as world:
+            await world.append(close("r"))
+            assert await world.sweep(SweepPolicy(closed_older_than_seconds=0, tombstone_seconds=0)) == 1
+        async with new:
+            await again.submit(None, run_id="r")
+            async with new.worker(grace_seconds=0).running():
+                await asyncio.wait_for(inside.wait(), 30)
+                first_may.set()
+                await asyncio.wait_for(working, 30)
+        last, carried_on = build("last", None)
+        async with last:
+            assert await carried_on.run(None, run_id="r") == "unknown"

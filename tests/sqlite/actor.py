@@ -5,14 +5,18 @@ Each verb prints a line when it is ready, and what it did at the end; it ends wh
 
 import asyncio
 import os
+import signal
 import sqlite3
 import sys
 import time
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 from journal.core.ids import BatchIds
-from journal.core.ports import Batch, Committed, Held
-from journal.worlds.contract.harness import begin, hold, raw
+from journal.core.ports import Batch, Committed, Delta, Finish, Held
+from journal.core.records import TurnFinished
+from journal.worlds.contract.harness import begin, hold, raw, submit
 from journal.worlds.sqlite import open_sqlite
 
 
@@ -94,6 +98,72 @@ async def append_when_told(path: str, run: str) -> None:
             say(time.time())
 
 
+async def publish_when_told(path: str, run: str) -> None:
+    """Claim with a short lease that nobody renews; a delta for each line of input, and whether it was taken."""
+    async with open_sqlite(f"sqlite:{path}") as world:
+        await begin(world, run)
+        holder = await hold(world, run, lease_seconds=0.2)
+        say("ready")
+        while await asyncio.to_thread(sys.stdin.readline):
+            say(await world.publish(holder.claim, [Delta(call="c", number=1, data=b"theirs")] * 2))
+
+
+class Mortal(sqlite3.Connection):
+    """Once armed, kills its process before or after the statement whose turn it is."""
+
+    is_armed = False
+    left = 0
+
+    def _pass(self) -> None:
+        if Mortal.is_armed:
+            if Mortal.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            Mortal.left -= 1
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        self._pass()
+        cursor = super().execute(*arguments)
+        self._pass()
+        return cursor
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        self._pass()
+        cursor = super().executemany(*arguments)
+        self._pass()
+        return cursor
+
+
+def die(folder: str, kind: str) -> None:
+    """Offer the same batch in one child after another, each on a file of its own and killed one point later.
+
+    Prints how many points there were: the last child lived.
+    """
+    plain = sqlite3.connect
+    vars(sqlite3)["connect"] = lambda *args, **options: plain(*args, **options, factory=Mortal)
+    for number in count():
+        child = os.fork()
+        if child == 0:
+            asyncio.run(offer_and_die(Path(folder) / f"{number}.db", kind, number))
+            os._exit(0)
+        if os.waitpid(child, 0)[1] == 0:
+            say(number)
+            return
+
+
+async def offer_and_die(path: Path, kind: str, points: int) -> None:
+    async with open_sqlite(f"sqlite:{path}") as world:
+        batch = submit("run")
+        if kind == "finish":
+            await begin(world, "run")
+            holder = await hold(world, "run")
+            finished = raw("run", b"", kind=TurnFinished.TYPE, turn="t1")
+            batch = holder.batch(holder.outcome(), finished, queue=Finish("t1", "succeeded"))
+        Mortal.is_armed, Mortal.left = True, points
+        answer = await world.append(batch)
+        path.with_suffix(".answered").write_text(type(answer).__name__)
+        Mortal.is_armed = False
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["load", path, prefix, runs, seconds]:
@@ -102,6 +172,10 @@ if __name__ == "__main__":
             asyncio.run(fork(path))
         case ["append", path, run]:
             asyncio.run(append_when_told(path, run))
+        case ["publish", path, run]:
+            asyncio.run(publish_when_told(path, run))
+        case ["die", folder, kind]:
+            die(folder, kind)
         case ["lock", path]:
             lock(path)
         case other:

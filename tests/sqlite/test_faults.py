@@ -2,9 +2,10 @@
 
 import fcntl
 import os
+import re
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from journal.core.codec import Blob
 from journal.core.errors import (
     CorruptRecord,
+    JournalError,
     WorldBusy,
     WorldCorrupt,
     WorldFull,
@@ -22,7 +24,8 @@ from journal.core.errors import (
     WorldTooNew,
     WorldUnknown,
 )
-from journal.core.ports import Committed, Duplicate, Item, Unknown
+from journal.core.ports import Committed, Duplicate, Finish, Item, Unknown
+from journal.core.records import Record, TurnFinished
 from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, submit, watching
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from tests.sqlite.conftest import Start, line, tell
@@ -73,6 +76,59 @@ async def test_a_flipped_bit_names_run_and_seq_and_spares_the_others(path: Path,
             await world.read("hit")
         assert (caught.value.run_id, caught.value.seq) == ("hit", 3)
         assert await seqs(world, "spared") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("of", ["records", "runs", "runs_by_name", "records_by_seq", "sqlite_schema"])
+async def test_a_flipped_bit_anywhere_is_an_error_or_no_difference(path: Path, url: str, of: str) -> None:
+    """FAULTS 7: no log is read that was never written.
+
+    The limit: an index that hides the end of a log, from both sides, makes it read as one that ended earlier.
+    """
+    async with open_sqlite(url) as world:
+        for run in ("one", "two", "three"):
+            await begin(world, run)
+            await fill(await hold(world, run), count=4, size=200)
+        written = {run: said(await world.read(run)) for run in ("one", "two", "three")}
+    data = path.read_bytes()
+    flips = list(flips_in(path, of))
+    assert len(flips) > 10
+    refused = 0
+    for at, bit in flips:
+        damaged = bytearray(data)
+        damaged[at] ^= bit
+        path.write_bytes(damaged)
+        try:
+            async with open_sqlite(url) as world:
+                for run, expected in written.items():
+                    try:
+                        found = said(await world.read(run))
+                        upto = len(found) if of == "records_by_seq" else None
+                        assert found, f"bit {bit} of byte {at}"
+                        assert found == expected[:upto], f"bit {bit} of byte {at}"
+                    except JournalError:
+                        refused += 1
+        except JournalError:
+            refused += 1
+    assert refused, "some of it was found"
+
+
+def said(records: list[Record]) -> list[tuple[object, ...]]:
+    """What their author sealed."""
+    return [(r.seq, r.type, r.turn, r.key, r.body) for r in records]
+
+
+def flips_in(path: Path, of: str) -> Iterator[tuple[int, int]]:
+    """Some bytes of the first page of that table or index, those in use, and a bit of each."""
+    (((size,),),) = shell(path, "pragma page_size")
+    if of == "sqlite_schema":
+        for word in (b"abort", b"where", b"namespace"):
+            yield from ((found.start(), 128) for found in re.finditer(word, path.read_bytes()))
+        return
+    (((root,),),) = shell(path, f"select rootpage from sqlite_schema where name = '{of}'")
+    page = path.read_bytes()[(root - 1) * size : root * size]
+    for number, at in enumerate(at for at in range(size) if page[at]):
+        if number % 9 == 0 or number < 12:
+            yield (root - 1) * size + at, 1 << number % 8
 
 
 async def test_a_missing_record_is_found_on_reading(path: Path, url: str) -> None:
@@ -261,6 +317,39 @@ async def test_a_full_disk(small_disk: Path) -> None:
                 await answer
 
 
+async def test_a_full_disk_spares_what_was_stored_and_there_is_a_way_on(small_disk: Path) -> None:
+    """FAULTS 7: a batch is there as a whole or not at all, and the other runs read on."""
+    url = f"sqlite:{small_disk / 'journal.db'}"
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 500_000)
+    async with open_sqlite(url) as world:
+        for run in ("run", "other"):
+            await begin(world, run)
+        holder, other = await hold(world, "run"), await hold(world, "other")
+        await other.record()
+        count = await append_until_full(world, holder)
+        finished = raw("run", os.urandom(300_000), kind=TurnFinished.TYPE, turn="t1")
+        end = holder.batch(
+            holder.outcome(), finished, queue=Finish("t1", "succeeded"), blobs=(Blob("b", b"x"),)
+        )
+        with pytest.raises(WorldFull):
+            await world.append(end)
+        assert await seqs(world, "other") == [1, 2, 3]
+        assert await seqs(world, "run") == list(range(1, count + 3))
+        info = await world.run("run")
+        assert info is not None
+        assert (info.status, info.turn) == ("running", "t1")
+        ballast.unlink()
+        committed(await world.append(end))
+        await other.record()
+    async with open_sqlite(url) as world:
+        assert await seqs(world, "run") == list(range(1, count + 5))
+        assert await seqs(world, "other") == [1, 2, 3, 4]
+        info = await world.run("run")
+        assert info is not None
+        assert info.status == "succeeded"
+
+
 async def test_a_store_at_its_limit_recovers_when_there_is_room(url: str) -> None:
     async with open_sqlite(url) as world:
         await begin(world, "run")
@@ -295,6 +384,9 @@ async def test_a_file_that_may_not_be_written_at_open(small_disk: Path) -> None:
     with pytest.raises(WorldReadOnly):
         async with open_sqlite(f"sqlite:{path}"):
             pass
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    async with open_sqlite(f"sqlite:{path}") as world:
+        assert await seqs(world, "run") == [1, 2]
 
 
 async def test_directory_and_file_are_for_this_user_alone(tmp_path: Path) -> None:
@@ -316,9 +408,10 @@ async def test_a_lock_of_another_process_is_waited_for(path: Path, url: str, sta
         other = start("lock", path)
         await line(other)
         waiting = world.append(holder.batch(holder.outcome()))
-        with anyio.move_on_after(0.3):
+        with anyio.move_on_after(2.5):  # FAULTS 8: for seconds
             await anyio.sleep_forever()
         assert not waiting.done()
+        assert await seqs(world, "run") == [1, 2], "it is read meanwhile"
         tell(other)
         assert isinstance(await waiting, Committed)
 

@@ -165,6 +165,25 @@ async def test_a_full_store_refuses_the_group_whole(url: str) -> None:
         assert all(isinstance(answer, Committed) for answer in again)
 
 
+async def test_a_disk_that_fills_up_in_a_group_takes_or_refuses_each_batch_whole(small_disk: Path) -> None:
+    """FAULTS 54, on a real disk."""
+    url = f"sqlite:{small_disk / 'journal.db'}"
+    async with open_sqlite(url) as world:
+        holders = await team(world, 100)
+        batches = [h.batch(raw(h.run, os.urandom(30_000)), h.outcome()) for h in holders]
+        answers = await settle(*map(world.append, batches))
+        assert {type(answer) for answer in answers} <= {Committed, WorldFull}
+        assert WorldFull in map(type, answers)
+        logs = [[1, 2, 3, 4] if isinstance(answer, Committed) else [1, 2] for answer in answers]
+        assert [await seqs(world, h.run) for h in holders] == logs
+        for n, answer in enumerate(answers):
+            if isinstance(answer, Committed):
+                again = await world.append(batches[n])
+                assert getattr(again, "original", None) == answer, "what was acknowledged is known"
+    async with open_sqlite(url) as world:
+        assert [await seqs(world, h.run) for h in holders] == logs
+
+
 async def test_a_damaged_run_fails_alone(path: Path, url: str) -> None:
     async with open_sqlite(url) as world:
         holders = await team(world, 8)

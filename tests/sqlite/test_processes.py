@@ -11,9 +11,18 @@ import pytest
 from anyio import to_thread
 
 from journal.core.ids import new_batch_id
-from journal.core.ports import Batch, Held, StaleClaim
+from journal.core.ports import Batch, Delta, Held, StaleClaim, offset_of
 from journal.worlds.contract.harness import Holder as Writer
-from journal.worlds.contract.harness import begin, claim_all, hold, seqs, watching
+from journal.worlds.contract.harness import (
+    begin,
+    claim_all,
+    close,
+    follow_all,
+    hold,
+    place,
+    seqs,
+    watching,
+)
 from journal.worlds.sqlite import open_sqlite
 from journal.worlds.sqlite.locks import Holder
 from tests.sqlite.conftest import Process, Start, line, tell
@@ -131,6 +140,38 @@ async def test_another_process_is_followed(path: Path, url: str, start: Start) -
             lags.append(time.time() - written)
         assert sorted(lags)[len(lags) // 2] < 0.5, lags
         assert watcher.places() == [(seq, 0) for seq in range(1, 13)]
+
+
+async def test_deltas_of_a_process_that_lost_the_run_are_refused(path: Path, url: str, start: Start) -> None:
+    """FAULTS 51: stopped past its lease, taken over, continued; offsets are unique and rising."""
+    zombie = start("publish", path, "run")
+    assert await line(zombie) == "ready"
+    tell(zombie)
+    assert await line(zombie) == "True"
+    zombie.send_signal(signal.SIGSTOP)
+    async with open_sqlite(url) as world:
+        with anyio.fail_after(20):
+            while not (claimed := await claim_all(world, run="run")):
+                await anyio.sleep(0.05)
+        holder = Writer(world, claimed[0])
+        mine = [Delta(call="c", number=1, data=b"mine")] * 2
+        assert await world.publish(holder.claim, mine)
+        zombie.send_signal(signal.SIGCONT)
+        tell(zombie)
+        assert await line(zombie) == "False"
+        assert await world.publish(holder.claim, mine)
+        await holder.start()
+        assert await world.publish(holder.claim, mine)
+        tell(zombie)
+        assert await line(zombie) == "False"
+        await holder.finish()
+        await world.append(close("run"))
+        items = await follow_all(world, "run")
+    seen = [(place(item), item.data) for item in items if isinstance(item, Delta)]
+    assert [data for _, data in seen] == [b"theirs"] * 2 + [b"mine"] * 6
+    assert [at for at, _ in seen] == [*((2, n) for n in range(1, 7)), (3, 1), (3, 2)]
+    offsets = [offset_of(item) for item in items]
+    assert offsets == sorted(set(offsets))
 
 
 async def test_a_waiting_worker_hears_of_work_from_another_process(

@@ -16,7 +16,7 @@ from anyio import to_thread
 from journal.core.clock import Clock, SystemClock
 from journal.core.errors import WorldBusy, WorldError, WorldReadOnly, WorldUnavailable, WorldUnknown
 from journal.worlds.opening import resolve_url
-from journal.worlds.sqlite.connection import StoreFile, connect, world_error
+from journal.worlds.sqlite.connection import StoreFile, connect, damaged, world_error
 from journal.worlds.sqlite.door import Door
 from journal.worlds.sqlite.locks import Holder, Turnstile
 from journal.worlds.sqlite.migrate import migrate, prepare_path
@@ -79,6 +79,8 @@ def _open(
         return _open_file(path, url, namespace, clock, busy_seconds)
     except sqlite3.Error as error:
         raise world_error(error, url) from error
+    except UnicodeDecodeError as error:  # of a message of SQLite's that quotes a damaged schema
+        raise damaged("its schema cannot be read", url) from error
     except OSError as error:
         kind: type[WorldError] = WorldReadOnly if error.errno in _NOT_WRITABLE else WorldUnavailable
         raise kind(f"it cannot be opened: {error.strerror}: {error.filename}", world=url) from error

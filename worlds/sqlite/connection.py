@@ -81,16 +81,21 @@ def world_error(error: sqlite3.Error, world: str) -> WorldError:
             world=world,
         )
     if primary in DAMAGE:
-        return WorldCorrupt(
-            f"it is damaged ({error}): restore the file from a backup, or recover it with sqlite3 .recover",
-            world=world,
-        )
+        return damaged(str(error), world)
     if primary == sqlite3.SQLITE_CANTOPEN:
         return WorldUnavailable(
             f"it cannot be opened ({error}): check the path and its permissions", world=world
         )
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
     return WorldUnavailable(f"SQLite failed with {name}: {error}", world=world)
+
+
+def damaged(reason: str, world: str) -> WorldCorrupt:
+    """The error for a file with pages that are not what was written."""
+    return WorldCorrupt(
+        f"it is damaged ({reason}): restore the file from a backup, or recover it with sqlite3 .recover",
+        world=world,
+    )
 
 
 def missing(world: str) -> WorldMissing:

@@ -11,6 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from journal.core.clock import Clock
+from journal.core.errors import CorruptRecord
 from journal.core.ports import Answer, Batch, Committed, Held, Progress
 from journal.core.records import NewRecord
 from journal.worlds.door import Sight, decide
@@ -122,7 +123,11 @@ class Door:
             row = self._execute(_LOOK, (self.namespace, run)).fetchone()
             if row is None:
                 return None
-            known = self._known[run] = Known(*row)
+            known = Known(*row)
+            if known.head == 0 and known.gone_until is None:
+                # A run begins with its first record: what hides it is a damaged index.
+                raise CorruptRecord(run_id=run, seq=1, reason="it is missing")
+            self._known[run] = known
         return known
 
     def forget_run(self, run: str) -> None:

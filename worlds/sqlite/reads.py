@@ -75,6 +75,8 @@ class Reader:
     ) -> list[Record]:
         """Up to `limit` records behind `after`, dense and undamaged. Raises `CorruptRecord`."""
         rows = connection.execute(_READ_RECORDS, (place.rid, after, limit)).fetchall()
+        if len(rows) < limit:
+            rows += self._rest(connection, place, run, after, limit, len(rows))
         found: list[Record] = []
         for expected, row in enumerate(rows, after + 1):
             seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row
@@ -87,6 +89,19 @@ class Reader:
                 raise CorruptRecord(run_id=run, seq=seq, reason=f"it does not decode: {error}") from None
             found.append(record)
         return found
+
+    def _rest(
+        self, connection: sqlite3.Connection, place: Place, run: str, after: int, limit: int, count: int
+    ) -> list[Any]:
+        """What has come since those `count` rows were read; raises `CorruptRecord` if the index hides some."""
+        row = connection.execute(SQL["head"], (place.rid,)).fetchone()
+        head = 0 if row is None else row[0]
+        if not isinstance(head, int) or 0 < head <= after + count:
+            return []  # whoever looks at the rows finds the one that is no number
+        rows = connection.execute(_READ_RECORDS, (place.rid, after + count, limit - count)).fetchall()
+        if not rows:
+            raise CorruptRecord(run_id=run, seq=after + count + 1, reason="it is missing")
+        return rows
 
     def page(self, connection: sqlite3.Connection, run: str, offset: tuple[int, int], now: float) -> Page:
         """Items behind `offset`, in its order."""

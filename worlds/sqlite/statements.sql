@@ -9,6 +9,9 @@ from runs r left join records h on h.rid = r.rid
 where r.namespace = ? and r.run = ?
 order by h.seq desc limit 1;
 
+-- name: head
+select seq from records where rid = ? order by seq desc limit 1;
+
 -- name: find_batch
 -- Backwards, since what is asked for again is nearly always at the end. Not indexed: one more index entry a batch
 -- costs every append, and this is asked only where the last record is not of the batch before.

@@ -1,0 +1,36 @@
+"""The tests that `docs/faults.md` names are there, under those names."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LISTED = re.findall(r"`([\w/]+\.py)::([\w:]+)`", (ROOT / "docs" / "faults.md").read_text())
+
+
+def names_in(path: Path) -> set[str]:
+    """Tests of that file, those in a class behind its name."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            found |= {
+                f"{node.name}::{part.name}" for part in node.body if isinstance(part, ast.AsyncFunctionDef)
+            }
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+    return {name for name in found if name.rpartition("::")[2].startswith("test_")}
+
+
+@pytest.mark.parametrize("file", sorted({file for file, _ in LISTED}))
+def test_every_test_of_a_fault_is_there(file: str) -> None:
+    assert {name for listed, name in LISTED if listed == file} - names_in(ROOT / file) == set()
+
+
+def test_every_line_of_the_table_names_a_test() -> None:
+    lines = [line for line in (ROOT / "docs" / "faults.md").read_text().splitlines() if line.startswith("| ")]
+    numbers = [int(line.split()[1]) for line in lines[1:]]
+    assert numbers == sorted(numbers)
+    assert [line for line in lines[1:] if ".py::test_" not in line and "Cases::test_" not in line] == []
+    assert len(LISTED) == sum(line.count("::test_") for line in lines)
