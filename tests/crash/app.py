@@ -1,6 +1,7 @@
 """The process under test: a worker whose world kills it, or loses an answer, at one named point.
 
     python -m tests.crash.app work     # a worker until nothing is due
+    python -m tests.crash.app finish   # a worker until nothing is due, now or later, or held by anybody
     python -m tests.crash.app submit N # submit N turns of `orders` and leave
     python -m tests.crash.app poison   # submit a turn that kills whoever works on it, and leave
 
@@ -176,6 +177,12 @@ async def work() -> None:
         await journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).run(until_idle=True)
 
 
+async def finish() -> None:
+    async with journal, journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).running():
+        while any(s.due or s.later or s.held for s in await journal.stats()):
+            await asyncio.sleep(0.05)
+
+
 async def submit(count: int) -> None:
     async with journal:
         for first in range(0, count, 200):
@@ -192,6 +199,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["work"]:
             asyncio.run(work())
+        case ["finish"]:
+            asyncio.run(finish())
         case ["submit", count]:
             asyncio.run(submit(int(count)))
         case ["poison"]:

@@ -19,8 +19,12 @@ ROOT = Path(__file__).parents[2]
 class Stage:
     """One store, one file of effects, and processes that come and go."""
 
-    def __init__(self, folder: Path) -> None:
-        self.url = f"sqlite:{folder / 'journal.db'}"
+    def __init__(self, folder: Path, url: str | None = None, *, lease: float = 30.0) -> None:
+        """`url`: a fresh store that is not on this host's disk, where only a lease tells of the dead."""
+        self.url = url or f"sqlite:{folder / 'journal.db'}"
+        self.knows_the_dead = url is None
+        """Whether the next worker takes over at once."""
+        self.lease = lease
         self.effects_file = folder / "effects"
         self.effects_file.touch()
 
@@ -29,7 +33,7 @@ class Stage:
         *args: str,
         at: str = "",
         slots: int = 1,
-        lease: float = 30.0,
+        lease: float | None = None,
         freeze: str = "",
         freeze_seconds: float = 1.0,
         clock: float = 0.0,
@@ -41,7 +45,7 @@ class Stage:
             "CRASH_EFFECTS": str(self.effects_file),
             "CRASH_AT": at,
             "CRASH_SLOTS": str(slots),
-            "CRASH_LEASE": str(lease),
+            "CRASH_LEASE": str(lease or self.lease),
             "CRASH_FREEZE": freeze,
             "CRASH_FREEZE_SECONDS": str(freeze_seconds),
             "CRASH_CLOCK": str(clock),
@@ -58,6 +62,10 @@ class Stage:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
+
+    def finish(self, *, slots: int = 1) -> int:
+        """Run a worker that does what is left, of the dead too; its exit code."""
+        return self.run("work" if self.knows_the_dead else "finish", slots=slots)
 
     def effects(self) -> Counter[str]:
         """How often each effect took place, counted outside of the processes."""

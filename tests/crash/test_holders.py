@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import anyio
 import pytest
@@ -47,9 +46,8 @@ async def starts(stage: Stage, run: str = "r0") -> list[bool]:
     return [s.taken_over for s in found]
 
 
-async def test_busy_for_three_lease_times_it_is_not_taken_over(tmp_path: Path) -> None:
+async def test_busy_for_three_lease_times_it_is_not_taken_over(stage: Stage) -> None:
     """FAULTS 15: another process asks for the run all the time."""
-    stage = Stage(tmp_path)
     assert stage.run("submit", "1") == 0
     refusals = 0
     with living(stage.start("work", lease=1.0, freeze="ask:spin", freeze_seconds=3.2)) as busy:
@@ -65,9 +63,8 @@ async def test_busy_for_three_lease_times_it_is_not_taken_over(tmp_path: Path) -
     assert (await stage.finished("r0")).status == "succeeded"
 
 
-async def test_stopped_inside_a_never_call_its_result_is_kept_for_reading(tmp_path: Path) -> None:
+async def test_stopped_inside_a_never_call_its_result_is_kept_for_reading(stage: Stage) -> None:
     """FAULTS 15 and 45: the next holder has settled the call before the stopped one goes on."""
-    stage = Stage(tmp_path)
     assert stage.run("submit", "1") == 0
     with living(stage.start("work", lease=0.6, freeze="refund:sleep")) as frozen:
         await until(stage, "frozen")
@@ -93,28 +90,27 @@ async def test_stopped_inside_a_never_call_its_result_is_kept_for_reading(tmp_pa
     assert (await stage.finished("r0")).status == "succeeded"
 
 
-async def test_more_dead_turns_than_slots_after_a_kill(tmp_path: Path) -> None:
+async def test_more_dead_turns_than_slots_after_a_kill(stage: Stage) -> None:
     """FAULTS 13."""
-    stage = Stage(tmp_path)
     assert stage.run("submit", "9") == 0
     with living(stage.start("work", slots=9, freeze="ask:hang")) as first:
         await until(stage, "frozen", 9)
         first.kill()
-    assert stage.run("work", slots=2) == 0
+    assert stage.finish(slots=2) == 0
     for n in range(9):
         assert (await stage.finished(f"r{n}")).status == "succeeded"
         assert await starts(stage, f"r{n}") == [False, True]
 
 
 @pytest.mark.parametrize("slots", [1, 3])
-async def test_a_turn_that_kills_its_worker_becomes_a_dead_letter(tmp_path: Path, slots: int) -> None:
+async def test_a_turn_that_kills_its_worker_becomes_a_dead_letter(stage: Stage, slots: int) -> None:
     """FAULTS 13 and 46: after seventeen deaths, and the others are worked all the same."""
-    stage = Stage(tmp_path)
     assert stage.run("poison") == 0
     assert stage.run("submit", "4") == 0
     codes: list[int] = []
+    stage.lease = 0.5
     while not codes or codes[-1] != 0:
-        codes.append(stage.run("work", slots=slots))
+        codes.append(stage.finish(slots=slots))
         assert len(codes) <= CRASH_LOOP_CAP + 2
     assert codes == [-signal.SIGKILL] * (CRASH_LOOP_CAP + 1) + [0]
     assert stage.effects()["poisoned"] == CRASH_LOOP_CAP + 1
@@ -128,10 +124,9 @@ async def test_a_turn_that_kills_its_worker_becomes_a_dead_letter(tmp_path: Path
 
 @pytest.mark.parametrize("wrong_by", [-HOUR, HOUR])
 async def test_the_lease_of_a_worker_whose_clock_is_wrong_is_as_good_as_any(
-    tmp_path: Path, wrong_by: float
+    stage: Stage, wrong_by: float
 ) -> None:
     """FAULTS 16: it keeps its run while it lives, and loses it when it dies."""
-    stage = Stage(tmp_path)
     assert stage.run("submit", "1", clock=wrong_by) == 0
     with living(stage.start("work", lease=1.0, freeze="ask:hang", clock=wrong_by)) as off:
         await until(stage, "frozen")
@@ -141,7 +136,7 @@ async def test_the_lease_of_a_worker_whose_clock_is_wrong_is_as_good_as_any(
                 assert await claim_all(world, run="r0") == [], "its lease was lost"
                 await anyio.sleep(0.05)
         off.kill()
-    assert stage.run("work") == 0
+    assert stage.finish() == 0
     assert await starts(stage) == [False, True]
     assert (await stage.finished("r0")).status == "succeeded"
     assert stage.effects()["refund o0"] == 1
@@ -149,10 +144,9 @@ async def test_the_lease_of_a_worker_whose_clock_is_wrong_is_as_good_as_any(
 
 @pytest.mark.parametrize("wrong_by", [-HOUR, HOUR])
 async def test_a_worker_whose_clock_is_wrong_takes_nothing_from_the_others(
-    tmp_path: Path, wrong_by: float
+    stage: Stage, wrong_by: float
 ) -> None:
     """FAULTS 16."""
-    stage = Stage(tmp_path)
     assert stage.run("submit", "1") == 0
     with living(stage.start("work", lease=1.0, freeze="ask:sleep", freeze_seconds=3.0)) as right:
         await until(stage, "frozen")

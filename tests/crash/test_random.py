@@ -4,7 +4,6 @@ import random
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -53,11 +52,10 @@ def kill_at_random(stage: Stage, kills: int, rng: random.Random) -> None:
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
         process.wait()
-    assert stage.run("work", slots=3) == 0
+    assert stage.finish(slots=3) == 0
 
 
-async def test_one_worker_killed_at_random(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_one_worker_killed_at_random(stage: Stage) -> None:
     assert stage.run("submit", "300") == 0
     kill_at_random(stage, 20, random.Random(1))
     await all_done(stage, 300)
@@ -65,9 +63,8 @@ async def test_one_worker_killed_at_random(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-async def test_one_worker_killed_two_hundred_times(tmp_path: Path) -> None:
+async def test_one_worker_killed_two_hundred_times(stage: Stage) -> None:
     """FAULTS 9."""
-    stage = Stage(tmp_path)
     assert stage.run("submit", "4000") == 0
     kill_at_random(stage, 200, random.Random(2))
     await all_done(stage, 4000)
@@ -85,7 +82,8 @@ def crowd(
 
     `most_kills` lets it come to an end where starting takes longer than the time between two kills.
     """
-    running = [stage.start("work", slots=2) for _ in range(processes)]
+    work = "work" if stage.knows_the_dead else "finish"
+    running = [stage.start(work, slots=2) for _ in range(processes)]
     kills, deadline = 0, time.monotonic() + limit
     while running:
         assert time.monotonic() < deadline, f"{len(running)} workers are still busy"
@@ -99,13 +97,12 @@ def crowd(
             victim.send_signal(signal.SIGKILL)
             victim.wait()
             running.remove(victim)
-            running.append(stage.start("work", slots=2))
+            running.append(stage.start(work, slots=2))
             kills += 1
     return kills
 
 
-async def test_a_crowd_on_one_file(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_a_crowd_on_one_store(stage: Stage) -> None:
     assert stage.run("submit", "400") == 0
     crowd(stage, 6, 0.4, 30, random.Random(3), 120)
     await all_done(stage, 400)
@@ -113,8 +110,7 @@ async def test_a_crowd_on_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-async def test_sixteen_processes_work_through_five_thousand_turns(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+async def test_sixteen_processes_work_through_five_thousand_turns(stage: Stage) -> None:
     assert stage.run("submit", "5000") == 0
     kills = crowd(stage, 16, 0.7, 300, random.Random(4), 1500)
     assert kills > 10
