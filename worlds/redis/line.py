@@ -1,0 +1,292 @@
+"""The line to the server: every command of a world but the renewer's, over one pipelined connection.
+
+A command says what a cut means to it: a batch is answered `Unknown`, what may be asked twice is asked again, the rest
+fails. Commands that were not sent wait for the next connection, up to a bound. A cluster has one such line a node;
+the first key of a command says which.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from journal.core.errors import WorldError, WorldUnavailable
+from journal.core.ports import Unknown
+from journal.worlds.redis.address import Address
+from journal.worlds.redis.connection import Connection, Greeting, Part, connect, pack
+from journal.worlds.redis.library import TEXT
+from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, world_error
+
+PATIENCE_SECONDS = 10.0
+"""How long a command waits for a server that is away, and for an answer, before its caller is told."""
+AGAIN_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+class Cut(Enum):
+    """What it means to a command that the connection was lost after it was sent."""
+
+    UNKNOWN = 1
+    """It may have landed: answered `Unknown`."""
+    AGAIN = 2
+    """It is asked again."""
+    FAILED = 3
+    """Its caller is told by an error."""
+
+
+class Call:
+    """One command on its way."""
+
+    __slots__ = ("cut", "data", "deadline", "decode", "future")
+
+    def __init__(
+        self,
+        data: bytes,
+        cut: Cut,
+        decode: Callable[[Any], Any],
+        future: "asyncio.Future[Any]",
+        deadline: float,
+    ) -> None:
+        self.data = data
+        self.cut = cut
+        self.decode = decode
+        self.future = future
+        self.deadline = deadline
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the caller; one that is gone needs not know."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def as_it_is(reply: Any) -> Any:
+    """A reply that needs no decoding."""
+    return reply
+
+
+class Line:
+    """Belongs to the event loop that opened it."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._world = address.shown
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._sent: deque[Call] = deque()
+        self._outbox: list[Call] = []
+        self._is_scheduled = False
+        self._is_alone = False
+        """Whether the last write was of one command: then the next goes out as it comes, and waits for no company."""
+        self._watch: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._idle: asyncio.Future[None] | None = None
+        self._reason = "the connection was lost"
+
+    async def open(self) -> Greeting:
+        """Connect for the first time; what fails now is raised, after a bounded wait for a server that starts."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        pause = AGAIN_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    return await self._greet()
+            except (OSError, TimeoutError) as error:
+                if isinstance(error, ConnectionRefusedError) or time.monotonic() > deadline:
+                    raise WorldUnavailable(f"it does not answer: {error}", world=self._world) from error
+            await asyncio.sleep(pause)
+            pause *= 2
+
+    async def _greet(self) -> Greeting:
+        greeting = await connect(self._address)
+        try:
+            while True:
+                reply = await greeting.ask("FUNCTION", "LOAD", TEXT)
+                if not isinstance(reply, ReplyError) or "already exists" in str(reply):
+                    return greeting
+                if not is_passing(reply):
+                    raise world_error(reply, self._world)
+                await asyncio.sleep(AGAIN_SECONDS)
+        except BaseException:
+            if greeting.connection is not None:
+                greeting.connection.abort()
+            raise
+
+    def use(self, greeting: Greeting) -> None:
+        """Send over that connection from now on."""
+        greeting.then, greeting.lost = self._replied, self._lost
+        self._connection = greeting.connection
+        self._flush()
+
+    # Asking
+
+    def call(
+        self, parts: tuple[Part, ...], *, cut: Cut = Cut.AGAIN, decode: Callable[[Any], Any] = as_it_is
+    ) -> "asyncio.Future[Any]":
+        """Send a command; the future has what `decode` makes of its reply, or a `WorldError`."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._is_closed:
+            future.set_exception(self._closed())
+            return future
+        call = Call(pack(parts), cut, decode, future, time.monotonic() + PATIENCE_SECONDS)
+        connection = self._connection
+        if connection is not None and self._is_alone and not (self._sent or self._outbox):
+            self._sent.append(call)
+            connection.write(call.data)
+            if self._watch is None:
+                self._watch = self._loop.call_later(PATIENCE_SECONDS, self._look_after)
+            return future
+        self._outbox.append(call)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        connection = self._connection
+        if connection is None or not self._outbox:
+            return
+        calls, self._outbox = self._outbox, []
+        self._is_alone = len(calls) == 1
+        self._sent.extend(calls)
+        connection.write(calls[0].data if self._is_alone else b"".join([call.data for call in calls]))
+        if self._watch is None:
+            self._watch = self._loop.call_later(PATIENCE_SECONDS, self._look_after)
+
+    # Replies
+
+    def _replied(self, reply: Any) -> None:
+        call = self._sent.popleft()
+        if isinstance(reply, ReplyError):
+            self._refused(call, reply)
+        elif not call.future.done():
+            try:
+                call.future.set_result(call.decode(reply))
+            except Exception as error:  # noqa: BLE001 - the next replies have other callers
+                call.fail(error)
+        if self._idle is not None:
+            self._check_idle()
+
+    def _refused(self, call: Call, error: ReplyError) -> None:
+        """Nothing was done. What may pass is offered again, as it is."""
+        if is_missing_function(error) and time.monotonic() < call.deadline:
+            self._outbox.append(
+                Call(pack(("FUNCTION", "LOAD", TEXT)), Cut.AGAIN, as_it_is, self._loop.create_future(), 0.0)
+            )
+            self._again(call)
+        elif is_passing(error) and time.monotonic() < call.deadline:
+            self._loop.call_later(AGAIN_SECONDS, self._again, call)
+        elif "already exists" not in str(error):
+            call.fail(world_error(error, self._world))
+
+    def _again(self, call: Call) -> None:
+        if self._is_closed and self._connection is None:
+            call.fail(self._closed())
+            return
+        self._outbox.append(call)
+        self._flush()
+
+    def _look_after(self) -> None:
+        """A server that hangs says nothing: after the bound, the connection is taken for lost."""
+        self._watch = None
+        if not self._sent or self._connection is None:
+            return
+        left = self._sent[0].deadline - time.monotonic()
+        if left <= 0:
+            self._reason = f"it has not answered for {PATIENCE_SECONDS:g} s"
+            self._connection.abort()
+        else:
+            self._watch = self._loop.call_later(left, self._look_after)
+
+    # A lost connection
+
+    def _lost(self, connection: Connection, error: Exception | None) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if error is not None:
+            self._reason = f"the connection was lost: {error}"
+        sent, self._sent = list(self._sent), deque()
+        again: list[Call] = []
+        for call in sent:
+            if call.cut is Cut.AGAIN:
+                again.append(call)
+            elif call.future.done():
+                continue
+            elif call.cut is Cut.UNKNOWN:
+                call.future.set_result(Unknown(self._reason))
+            else:
+                call.fail(WorldUnavailable(self._reason, world=self._world))
+        self._outbox[:0] = again
+        self._reason = "the connection was lost"
+        if self._is_closed:
+            self._give_up(self._closed())
+        elif self._task is None or self._task.done():
+            self._task = self._loop.create_task(self._reconnect(), name="journal-redis-reconnect")
+        self._check_idle()
+
+    async def _reconnect(self) -> None:
+        pause = AGAIN_SECONDS / 2
+        while True:
+            error: Exception
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    greeting = await self._greet()
+                self.use(greeting)
+                return
+            except (OSError, TimeoutError) as found:
+                error = WorldUnavailable(f"it does not answer: {found}", world=self._world)
+                self._expire(error)
+            except WorldError as found:
+                self._give_up(found)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only so that clients do not come at once
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _expire(self, error: Exception) -> None:
+        now = time.monotonic()
+        for call in self._outbox:
+            if call.deadline <= now:
+                call.fail(error)
+        self._outbox = [call for call in self._outbox if call.deadline > now]
+        self._check_idle()
+
+    def _give_up(self, error: BaseException) -> None:
+        calls, self._outbox = self._outbox, []
+        for call in calls:
+            call.fail(error)
+        self._check_idle()
+
+    # The end
+
+    async def aclose(self) -> None:
+        """Finish what was asked, within the bound; then let go."""
+        self._is_closed = True
+        self._idle = self._loop.create_future()
+        self._check_idle()
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._idle
+        except TimeoutError:
+            pass
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._give_up(self._closed())
+        if self._watch is not None:
+            self._watch.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+            for call in self._sent:
+                call.fail(self._closed())
+
+    def _check_idle(self) -> None:
+        if self._idle is not None and not (self._sent or self._outbox or self._idle.done()):
+            self._idle.set_result(None)
+
+    def _closed(self) -> WorldUnavailable:
+        return WorldUnavailable("it was closed here: open it again", world=self._world)

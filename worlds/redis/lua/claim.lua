@@ -1,0 +1,184 @@
+-- Claims in two steps, since which runs a claim is about is known only after a look, and a function touches nothing
+-- that it has not declared: look (what each partition has to offer), then take (one run, checked again).
+
+local function matches(agent, first, A)
+  if A[first] == '*' then
+    return true
+  end
+  for i = first + 1, #A do
+    if A[i] == agent then
+      return true
+    end
+  end
+  return false
+end
+
+-- The entries that have come due move from the waiting to the ready, where priority orders them.
+local function ripen(X, now)
+  local until_now = '(w' .. sortable(now) .. '\255'
+  while true do
+    local due = redis.call('ZRANGE', X, '[w', until_now, 'BYLEX', 'LIMIT', 0, 200)
+    for _, member in ipairs(due) do
+      redis.call('ZREM', X, member)
+      redis.call('ZADD', X, 0, 'q' .. member:sub(16))
+    end
+    if #due < 200 then
+      return
+    end
+  end
+end
+
+local function reader_of(rank)
+  return tonumber(rank:sub(37, 40), 16)
+end
+
+local function ready(X, agent, limit, reads, out)
+  local from, wanted = '[q' .. agent .. '\0', limit
+  while wanted > 0 do
+    local members = redis.call('ZRANGE', X, from, '(q' .. agent .. '\1', 'BYLEX', 'LIMIT', 0, wanted)
+    for _, member in ipairs(members) do
+      local place = #agent + 3
+      if reader_of(member:sub(place)) <= reads then
+        out[#out + 1] = member:sub(place)
+        limit = limit - 1
+      end
+    end
+    if #members < wanted then
+      return
+    end
+    from, wanted = '(' .. members[#members], limit
+  end
+end
+
+local function next_agent(X, agent)
+  local from = agent and '[q' .. agent .. '\1' or '[q'
+  local member = redis.call('ZRANGE', X, from, '(r', 'BYLEX', 'LIMIT', 0, 1)[1]
+  return member and member:sub(2):match('^%Z*')
+end
+
+-- How far ahead the waiting are looked through for one of these agents. Behind so many others, the answer is too early.
+local AHEAD = 128
+
+local function soonest(X, reads, wanted)
+  local waiting = redis.call('ZRANGE', X, '[w', '(x', 'BYLEX', 'LIMIT', 0, AHEAD)
+  for _, member in ipairs(waiting) do
+    local agent = member:sub(16):match('^%Z*')
+    if (not wanted or wanted[agent]) and reader_of(member:sub(17 + #agent)) <= reads then
+      return seconds_of(member:sub(2, 15))
+    end
+  end
+  if #waiting == AHEAD then
+    return seconds_of(waiting[AHEAD]:sub(2, 15))
+  end
+  return nil
+end
+
+-- KEYS: indexes. ARGV: time | limit | reads | * or = and agents, escaped as here.
+-- Answers seconds until the next entry of these falls due, or empty; then ranks of what is claimable, best first.
+local function look_for_work(KEYS, A)
+  local _, now = clock(A[1])
+  local limit, reads, wanted = tonumber(A[2]), tonumber(A[3]), nil
+  if A[4] ~= '*' then
+    wanted = {}
+    for i = 5, #A do
+      wanted[A[i]] = true
+    end
+  end
+  local first, out = nil, {}
+  for _, X in ipairs(KEYS) do
+    ripen(X, now)
+    if wanted then
+      for i = 5, #A do
+        ready(X, A[i], limit, reads, out)
+      end
+    else
+      local agent = next_agent(X, nil)
+      while agent do
+        ready(X, agent, limit, reads, out)
+        agent = next_agent(X, agent)
+      end
+    end
+    local at = soonest(X, reads, wanted)
+    if at and (not first or at < first) then
+      first = at
+    end
+  end
+  table.insert(out, 1, first and string.format('%.17g', first - now) or '')
+  return out
+end
+
+local function oldest(entry)
+  local first = opened(entry)[1]
+  if first then
+    return 1, first[2], first[1]
+  end
+  return 0, '', 0
+end
+
+-- KEYS: hash, index. ARGV: time | run | token | lease seconds | reads | * or = and agents
+-- Answers the claim; or in how many seconds it may be; or nothing.
+local function take(KEYS, A)
+  local H, X = KEYS[1], KEYS[2]
+  local _, now = clock(A[1])
+  local before = load_entry(H)
+  if not before.agent or before.closed then
+    return {}
+  end
+  if not matches(before.agent, 6, A) or tonumber(before.reader) > tonumber(A[5]) then
+    return {}
+  end
+  local after = copy(before)
+  if before.token ~= A[3] then -- else this very call, repeated since its answer was lost
+    local at = visible_at(before)
+    if not at then
+      return {}
+    end
+    if tonumber(at) > now then
+      -- Among the ready all the same: the clock was stepped back.
+      local place = rank(before, A[2])
+      if redis.call('ZREM', X, 'q' .. place) == 1 then
+        redis.call('ZADD', X, 0, 'w' .. sortable(at) .. place)
+      end
+      return {string.format('%.17g', tonumber(at) - now)}
+    end
+    local is_takeover = before.token
+    after.over = is_takeover and '1' or '0'
+    if is_takeover and not before.draining then
+      after.takeovers = tostring(tonumber(before.takeovers or 0) + 1)
+    end
+    free(after)
+    after.epoch = tostring(tonumber(before.epoch or 0) + 1)
+    after.token, after.lease = A[3], later(now, A[4])
+    if before.open then
+      after.status = 'running'
+    end
+    save_entry(H, before, after)
+    redis.call('HSET', H, 'base', redis.call('HGET', H, 'head'))
+    reindex(X, A[2], before, after, now)
+  end
+  local is_turn, turn, submitted = oldest(after)
+  return {
+    tonumber(after.epoch), after.agent, is_turn, turn, submitted, tonumber(redis.call('HGET', H, 'head')),
+    tonumber(after.takeovers or 0), tonumber(after.over or 0), tonumber(after.reader)
+  }
+end
+
+local function holds(H, epoch, token)
+  local found = redis.call('HMGET', H, 'epoch', 'token', 'head')
+  return found[2] and found[2] == token and found[1] == epoch, found[3]
+end
+
+-- KEYS: hash, index. ARGV: time | run | epoch | token | lease seconds. Answers whether the claim held.
+local function renew(KEYS, A)
+  local H, X = KEYS[1], KEYS[2]
+  if not holds(H, A[3], A[4]) then
+    return 0
+  end
+  local _, now = clock(A[1])
+  local before = load_entry(H)
+  local after = copy(before)
+  after.lease = later(now, A[5])
+  save_entry(H, before, after)
+  reindex(X, A[2], before, after, now)
+  return 1
+end
