@@ -130,8 +130,7 @@ def _pieces(blob: Blob) -> list[tuple[Part, Part]]:
     data, name = blob.data, blob.id
     count = -(-len(data) // CHUNK_BYTES)
     pieces: list[tuple[Part, Part]] = [(name, f"{len(data)} {crc32(data)}")]
-    for n in range(count):
-        pieces.append((f"{name}/{n}", bytes(data[n * CHUNK_BYTES : (n + 1) * CHUNK_BYTES])))
+    pieces += [(f"{name}/{n}", data[n * CHUNK_BYTES : (n + 1) * CHUNK_BYTES]) for n in range(count)]
     return pieces
 
 

@@ -132,7 +132,7 @@ class Reader:
         status, finished = ended or (None, None)
         return TurnInfo(turn, int(submitted), status, int(finished) if finished else None)
 
-    async def list(self, query: RunQuery) -> list[RunInfo]:
+    async def runs(self, query: RunQuery) -> list[RunInfo]:
         """A page of runs, newest first."""
         found: list[RunInfo] = []
         before = query.before
@@ -152,7 +152,7 @@ class Reader:
             before = places[wanted - 1][0]
         return found
 
-    async def _places(self, query: RunQuery, before: int | None) -> "list[tuple[int, str]]":
+    async def _places(self, query: RunQuery, before: int | None) -> list[tuple[int, str]]:
         """Positions and ids of runs before a position, newest first; all partitions together."""
         kind = b"*"
         if query.status is not None:
@@ -183,7 +183,8 @@ class Reader:
         keys = self._keys.of_run(run)
         state = self._line.call(("HMGET", keys.hash, "head", "gone"))
         weight = await self._line.call(("HGET", keys.blobs, blob))
-        self._check(run, *await state, now)
+        head, gone = await state
+        self._check(run, head, gone, now)
         if weight is None:
             raise CorruptRecord(run_id=run, seq=0, reason=f"its blob {blob} is missing")
         size, _, expected = weight.partition(b" ")

@@ -99,7 +99,7 @@ class RedisWorld:
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """See `Log.runs`."""
-        return await self._reader.list(query)
+        return await self._reader.runs(query)
 
     async def get_blob(self, run: str, blob: str) -> bytes:
         """See `Log.get_blob`."""
