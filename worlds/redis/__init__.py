@@ -12,7 +12,7 @@ from journal.core.clock import Clock
 from journal.worlds.redis.address import parse_address
 from journal.worlds.redis.connection import connect
 from journal.worlds.redis.keys import meta_key
-from journal.worlds.redis.line import Line
+from journal.worlds.redis.line import PATIENCE_SECONDS, Line
 from journal.worlds.redis.refusals import checked
 from journal.worlds.redis.server import agree_on_layout, examine
 from journal.worlds.redis.world import RedisWorld
@@ -22,15 +22,20 @@ __all__ = ["RedisWorld", "drop_prefix", "open_redis"]
 
 @asynccontextmanager
 async def open_redis(
-    url: str, *, namespace: str = "default", clock: Clock | None = None
+    url: str,
+    *,
+    namespace: str = "default",
+    clock: Clock | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[RedisWorld]:
     """Open the store at `url` (`redis://`, `rediss://`, `valkey://`; ours: `prefix`, `partitions`, `wait`).
 
-    `clock` stands in for the server's, for tests. Raises `WorldUnavailable`, `WorldReadOnly`, `WorldTooNew`,
+    `clock` stands in for the server's, for tests; `patience_seconds` bounds every wait for the server.
+    Raises `WorldUnavailable`, `WorldReadOnly`, `WorldTooNew`,
     `WorldFull`, and `WorldUnknown` for a URL or a server that cannot be used.
     """
     address = parse_address(url)
-    line = Line(address)
+    line = Line(address, patience_seconds=patience_seconds)
     greeting = await line.open()
     try:
         findings = await examine(greeting, address)

@@ -2,7 +2,6 @@
 
 import re
 import ssl
-from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -87,8 +86,3 @@ def parse_address(url: str) -> Address:
         partitions=partitions,
         wait=wait,
     )
-
-
-def driver_options(address: Address) -> dict[str, Any]:
-    """What a blocking client of redis-py is made with."""
-    return {"protocol": 2, "single_connection_client": True, "client_name": "durable-journal"}

@@ -5,6 +5,7 @@ server's disk. What a lost connection means to each command is for the owner to 
 """
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         assert isinstance(transport, asyncio.Transport), "TCP and TLS are written to"
+        made = transport.get_extra_info("socket")
+        if made is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._transport = transport
         self.write = transport.write
 

@@ -17,6 +17,7 @@ from journal.core.errors import WorldError, WorldUnavailable
 from journal.core.ports import Unknown
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.connection import Connection, Greeting, Part, connect, pack
+from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.library import TEXT
 from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, world_error
 
@@ -70,13 +71,16 @@ def as_it_is(reply: Any) -> Any:
 class Line:
     """Belongs to the event loop that opened it."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._address = address
+        self._patience = patience_seconds
         self._world = address.shown
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._sent: deque[Call] = deque()
         self._outbox: list[Call] = []
+        self._landed: list[tuple[Call, Any]] = []
+        """Batches that the server has, and its replicas perhaps not."""
         self._is_scheduled = False
         self._is_alone = False
         """Whether the last write was of one command: then the next goes out as it comes, and waits for no company."""
@@ -87,18 +91,12 @@ class Line:
         self._reason = "the connection was lost"
 
     async def open(self) -> Greeting:
-        """Connect for the first time; what fails now is raised, after a bounded wait for a server that starts."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        pause = AGAIN_SECONDS
-        while True:
-            try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    return await self._greet()
-            except (OSError, TimeoutError) as error:
-                if isinstance(error, ConnectionRefusedError) or time.monotonic() > deadline:
-                    raise WorldUnavailable(f"it does not answer: {error}", world=self._world) from error
-            await asyncio.sleep(pause)
-            pause *= 2
+        """Connect for the first time: what fails now is raised."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._greet()
+        except (OSError, TimeoutError) as error:
+            raise WorldUnavailable(f"it does not answer: {error}", world=self._world) from error
 
     async def _greet(self) -> Greeting:
         greeting = await connect(self._address)
@@ -131,13 +129,9 @@ class Line:
         if self._is_closed:
             future.set_exception(self._closed())
             return future
-        call = Call(pack(parts), cut, decode, future, time.monotonic() + PATIENCE_SECONDS)
-        connection = self._connection
-        if connection is not None and self._is_alone and not (self._sent or self._outbox):
-            self._sent.append(call)
-            connection.write(call.data)
-            if self._watch is None:
-                self._watch = self._loop.call_later(PATIENCE_SECONDS, self._look_after)
+        call = Call(pack(parts), cut, decode, future, time.monotonic() + self._patience)
+        if self._is_alone and self._connection is not None and not (self._sent or self._outbox):
+            self._send(self._connection, [call])
             return future
         self._outbox.append(call)
         if not self._is_scheduled:
@@ -147,15 +141,40 @@ class Line:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        connection = self._connection
-        if connection is None or not self._outbox:
-            return
-        calls, self._outbox = self._outbox, []
-        self._is_alone = len(calls) == 1
+        if self._connection is not None and self._outbox:
+            calls, self._outbox = self._outbox, []
+            self._is_alone = len(calls) == 1
+            self._send(self._connection, calls)
+
+    def _send(self, connection: Connection, calls: list[Call]) -> None:
+        if self._address.wait and any(call.cut is Cut.UNKNOWN for call in calls):
+            calls = [*calls, *self._wait_for_replicas()]
         self._sent.extend(calls)
-        connection.write(calls[0].data if self._is_alone else b"".join([call.data for call in calls]))
+        connection.write(calls[0].data if len(calls) == 1 else b"".join([call.data for call in calls]))
         if self._watch is None:
-            self._watch = self._loop.call_later(PATIENCE_SECONDS, self._look_after)
+            self._watch = self._loop.call_later(self._patience, self._look_after)
+
+    def _wait_for_replicas(self) -> list[Call]:
+        """Behind the batches of one write. A write of its own comes first, since WAIT is about this connection's last
+        one, and a batch that is there already writes nothing."""
+        deadline = time.monotonic() + self._patience
+        milliseconds = int(self._patience * 500)
+        commands: list[tuple[tuple[Part, ...], Callable[[Any], Any]]] = [
+            (("HSET", meta_key(self._address.prefix), "waited", ""), as_it_is),
+            (("WAIT", self._address.wait, milliseconds), self._waited),
+        ]
+        return [
+            Call(pack(parts), Cut.FAILED, decode, self._loop.create_future(), deadline)
+            for parts, decode in commands
+        ]
+
+    def _waited(self, replicas: int) -> None:
+        landed, self._landed = self._landed, []
+        for call, answer in landed:
+            if replicas < self._address.wait:
+                answer = Unknown(f"{replicas} of {self._address.wait} replicas have it")
+            if not call.future.done():
+                call.future.set_result(answer)
 
     # Replies
 
@@ -165,7 +184,11 @@ class Line:
             self._refused(call, reply)
         elif not call.future.done():
             try:
-                call.future.set_result(call.decode(reply))
+                answer = call.decode(reply)
+                if self._address.wait and call.cut is Cut.UNKNOWN:
+                    self._landed.append((call, answer))
+                else:
+                    call.future.set_result(answer)
             except Exception as error:  # noqa: BLE001 - the next replies have other callers
                 call.fail(error)
         if self._idle is not None:
@@ -197,7 +220,7 @@ class Line:
             return
         left = self._sent[0].deadline - time.monotonic()
         if left <= 0:
-            self._reason = f"it has not answered for {PATIENCE_SECONDS:g} s"
+            self._reason = f"it has not answered for {self._patience:g} s"
             self._connection.abort()
         else:
             self._watch = self._loop.call_later(left, self._look_after)
@@ -210,7 +233,8 @@ class Line:
         self._connection = None
         if error is not None:
             self._reason = f"the connection was lost: {error}"
-        sent, self._sent = list(self._sent), deque()
+        sent, self._sent = [call for call, _ in self._landed] + list(self._sent), deque()
+        self._landed = []
         again: list[Call] = []
         for call in sent:
             if call.cut is Cut.AGAIN:
@@ -234,7 +258,7 @@ class Line:
         while True:
             error: Exception
             try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(self._patience):
                     greeting = await self._greet()
                 self.use(greeting)
                 return
@@ -268,7 +292,7 @@ class Line:
         self._idle = self._loop.create_future()
         self._check_idle()
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(self._patience):
                 await self._idle
         except TimeoutError:
             pass

@@ -18,7 +18,7 @@ from journal.worlds.redis.library import TEXT, function
 from journal.worlds.redis.refusals import ReplyError, is_missing_function, world_error
 
 _RENEW = function("renew")
-TIMEOUT_SECONDS = 5.0
+TIMEOUT_SECONDS = 3.0
 
 
 class RedisRenewer:
@@ -29,11 +29,11 @@ class RedisRenewer:
         self._keys = keys
         self._at = at
         # A renewal may be sent twice: the second says the same.
-        self._client = redis.Redis.from_url(
+        self._client: Any = redis.Redis.from_url(
             address.driver_url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
             protocol=2,
         )
         self._finalizer = weakref.finalize(self, self._client.close)
