@@ -129,8 +129,8 @@ def _pieces(blob: Blob) -> list[tuple[Part, Part]]:
     """Fields of the blobs' hash: what the blob weighs and hashes to, and its pieces."""
     data, name = blob.data, blob.id
     count = -(-len(data) // CHUNK_BYTES)
-    pieces: list[tuple[Part, Part]] = [(name, f"{len(data)} {crc32(data)}")]
-    pieces += [(f"{name}/{n}", data[n * CHUNK_BYTES : (n + 1) * CHUNK_BYTES]) for n in range(count)]
+    pieces: list[tuple[Part, Part]] = [(f"=:{name}", f"{len(data)} {crc32(data)}")]
+    pieces += [(f"{n}:{name}", data[n * CHUNK_BYTES : (n + 1) * CHUNK_BYTES]) for n in range(count)]
     return pieces
 
 

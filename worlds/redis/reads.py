@@ -13,6 +13,7 @@ from journal.core.codec import verify
 from journal.core.errors import CorruptRecord, RunGone, RunNotFound
 from journal.core.ports import Delta, Item, RunInfo, RunQuery, TurnInfo
 from journal.core.records import Record
+from journal.worlds.redis.door import CHUNK_BYTES
 from journal.worlds.redis.keys import Keys, RunKeys, escaped, sortable
 from journal.worlds.redis.line import Line
 
@@ -182,7 +183,7 @@ class Reader:
         """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
         keys = self._keys.of_run(run)
         state = self._line.call(("HMGET", keys.hash, "head", "gone"))
-        weight = await self._line.call(("HGET", keys.blobs, blob))
+        weight = await self._line.call(("HGET", keys.blobs, f"=:{blob}"))
         head, gone = await state
         self._check(run, head, gone, now)
         if weight is None:
@@ -190,7 +191,7 @@ class Reader:
         size, _, expected = weight.partition(b" ")
         data = bytearray()
         while len(data) < int(size):
-            piece = await self._line.call(("HGET", keys.blobs, f"{blob}/{len(data) // (1 << 20)}"))
+            piece = await self._line.call(("HGET", keys.blobs, f"{len(data) // CHUNK_BYTES}:{blob}"))
             if not piece:
                 break
             data += piece
