@@ -1,4 +1,4 @@
-"""The server is killed, hangs, cuts connections, forgets its functions, is full: nothing is lost and nothing doubled."""
+"""The server is killed, hangs, cuts connections, is full: nothing is lost and nothing doubled."""
 
 import asyncio
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from journal.core.errors import WorldError, WorldUnavailable
+from journal.core.errors import WorldUnavailable
 from journal.core.ports import Unknown
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.connection import Connection, Greeting, Part, connect, pack
@@ -41,7 +41,7 @@ class Cut(Enum):
 class Call:
     """One command on its way."""
 
-    __slots__ = ("cut", "data", "deadline", "decode", "future")
+    __slots__ = ("cut", "data", "deadline", "decode", "due", "future")
 
     def __init__(
         self,
@@ -56,6 +56,9 @@ class Call:
         self.decode = decode
         self.future = future
         self.deadline = deadline
+        """Until when it waits for a connection."""
+        self.due = 0.0
+        """Once it is sent: until when its answer should be there."""
 
     def fail(self, error: BaseException) -> None:
         """Tell the caller; one that is gone needs not know."""
@@ -149,6 +152,9 @@ class Line:
     def _send(self, connection: Connection, calls: list[Call]) -> None:
         if self._address.wait and any(call.cut is Cut.UNKNOWN for call in calls):
             calls = [*calls, *self._wait_for_replicas()]
+        due = time.monotonic() + self._patience
+        for call in calls:
+            call.due = due
         self._sent.extend(calls)
         connection.write(calls[0].data if len(calls) == 1 else b"".join([call.data for call in calls]))
         if self._watch is None:
@@ -218,7 +224,7 @@ class Line:
         self._watch = None
         if not self._sent or self._connection is None:
             return
-        left = self._sent[0].deadline - time.monotonic()
+        left = self._sent[0].due - time.monotonic()
         if left <= 0:
             self._reason = f"it has not answered for {self._patience:g} s"
             self._connection.abort()
@@ -237,7 +243,7 @@ class Line:
         self._landed = []
         again: list[Call] = []
         for call in sent:
-            if call.cut is Cut.AGAIN:
+            if call.cut is Cut.AGAIN and time.monotonic() < call.deadline:
                 again.append(call)
             elif call.future.done():
                 continue
@@ -265,7 +271,7 @@ class Line:
             except (OSError, TimeoutError) as found:
                 error = WorldUnavailable(f"it does not answer: {found}", world=self._world)
                 self._expire(error)
-            except WorldError as found:
+            except Exception as found:  # noqa: BLE001 - whatever it is, those who wait are told, and it is tried again
                 self._give_up(found)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only so that clients do not come at once
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)

@@ -3,6 +3,7 @@
 Commands of one read go out together and are run one after the other, in the order that makes what they show add up.
 """
 
+from collections.abc import Awaitable, Callable
 from heapq import merge
 from typing import Any, cast
 from zlib import crc32
@@ -14,7 +15,7 @@ from journal.core.errors import CorruptRecord, RunGone, RunNotFound
 from journal.core.ports import Delta, Item, RunInfo, RunQuery, TurnInfo
 from journal.core.records import Record
 from journal.worlds.redis.door import CHUNK_BYTES
-from journal.worlds.redis.keys import Keys, RunKeys, escaped, sortable
+from journal.worlds.redis.keys import Keys, escaped, sortable
 from journal.worlds.redis.line import Line
 
 CHUNK = 128
@@ -24,18 +25,15 @@ _Meta = tuple[str, str | None, str | None, int, str | None]
 _read_meta = msgspec.msgpack.Decoder(_Meta).decode
 _read_open = msgspec.msgpack.Decoder(list[tuple[int, str]]).decode
 _INFO = (
+    "tip",
+    "gone",
     "agent",
     "status",
-    "closed",
-    "head",
     "created",
     "open",
     "turns",
-    "epoch",
-    "takeovers",
     "due",
     "pos",
-    "gone",
 )
 
 
@@ -50,43 +48,44 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Reads of one namespace. `now` is the caller's clock, None: the server's."""
+    """Reads of one namespace. `now` asks the store's clock."""
 
-    def __init__(self, line: Line, keys: Keys, *, namespace: str, url: str) -> None:
+    def __init__(
+        self, line: Line, keys: Keys, now: Callable[[], Awaitable[float]], *, namespace: str, url: str
+    ) -> None:
         self._line = line
         self._keys = keys
+        self._now = now
         self._namespace = namespace
         self._url = url
 
-    async def records(self, run: str, after: int, limit: int, now: float) -> list[Record]:
+    async def records(self, run: str, after: int, limit: int) -> list[Record]:
         """Up to `limit` records behind `after`. Raises `CorruptRecord`, `RunNotFound`, `RunGone`."""
         keys = self._keys.of_run(run)
-        state = self._line.call(("HMGET", keys.hash, "head", "gone"))
+        state = self._line.call(("HMGET", keys.hash, "gone", "pos"))
         rows: list[Any] = []
         if limit > 0:
             rows = await self._line.call(("XRANGE", keys.stream, f"({after}-0", "+", "COUNT", limit))
-        head, gone = await state
-        self._check(run, head, gone, now)
+        await self._check(run, await state)
         return _records(run, after, rows)
 
-    async def page(self, run: str, offset: tuple[int, int], now: float) -> Page:
+    async def page(self, run: str, offset: tuple[int, int]) -> Page:
         """Items behind `offset`, in its order. Raises `CorruptRecord`, `RunGone`."""
         keys = self._keys.of_run(run)
         seq, sub = offset
         call = self._line.call
         # Closed first: nothing comes behind what is read then. Records before deltas: what was published below a
         # record that was read is there by then.
-        state = call(("HMGET", keys.hash, "head", "gone", "closed"))
+        state = call(("HMGET", keys.hash, "gone", "closed"))
         found = call(("XRANGE", keys.stream, f"({seq}-0", "+", "COUNT", CHUNK))
         rows = await call(("XRANGE", keys.deltas, f"({seq}-{sub}", "+", "COUNT", CHUNK))
-        head, gone, closed = await state
-        if gone is not None and float(gone) > now:
-            raise RunGone(run_id=run)
+        gone, closed = await state
+        await self._check_gone(run, gone)
         records = _records(run, seq, await found)
         reached = records[-1].seq if records else seq
         deltas: list[Item] = [delta for delta in map(_delta, rows) if delta.seq <= reached]
         has_all = len(records) < CHUNK and len(deltas) == len(rows) < CHUNK
-        is_over = has_all and closed is not None and head is not None
+        is_over = has_all and closed is not None
         items: list[Item] = list(merge(cast(list[Item], records), deltas, key=_place))
         if len(rows) == CHUNK and deltas:
             # More deltas may lie behind the last one, before the records that follow it.
@@ -94,16 +93,15 @@ class Reader:
             items = [item for item in items if _place(item) <= last]
         return Page(items, has_all, is_over)
 
-    async def info(self, run: str, now: float) -> RunInfo | None:
+    async def info(self, run: str) -> RunInfo | None:
         """The run as listings show it, or None. Raises `RunGone`."""
         row = await self._line.call(("HMGET", self._keys.of_run(run).hash, *_INFO))
-        if row[11] is not None and float(row[11]) > now:
-            raise RunGone(run_id=run)
+        await self._check_gone(run, row[1])
         return self._info(run, row)
 
     def _info(self, run: str, row: list[Any]) -> RunInfo | None:
-        agent, status, closed, head, created, opened, turns, epoch, takeovers, due, pos, _ = row
-        if head is None:
+        tip, _, agent, status, created, opened, turns, due, pos = row
+        if tip is None:
             return None
         unfinished = _read_open(opened) if opened else []
         return RunInfo(
@@ -111,22 +109,21 @@ class Reader:
             agent=agent.decode(),
             namespace=self._namespace,
             status=status.decode(),
-            closed=closed is not None,
-            head=int(head),
+            closed=tip[22] >= 2,
+            head=int.from_bytes(tip[:6], "big"),
             created=float(created),
             turn=unfinished[0][1] if unfinished else None,
             turns=int(turns or 0),
-            epoch=int(epoch or 0),
-            takeovers=int(takeovers or 0),
+            epoch=int.from_bytes(tip[6:12], "big"),
+            takeovers=int.from_bytes(tip[18:22], "big"),
             due_at=float(due) if due else None,
             position=int(pos, 16) * self._keys.partitions + self._keys.partition(run),
         )
 
-    async def turn(self, run: str, turn: str, now: float) -> TurnInfo | None:
+    async def turn(self, run: str, turn: str) -> TurnInfo | None:
         """One turn, or None. Raises `RunGone`."""
         gone, found = await self._line.call(("HMGET", self._keys.of_run(run).hash, "gone", f"t:{turn}"))
-        if gone is not None and float(gone) > now:
-            raise RunGone(run_id=run)
+        await self._check_gone(run, gone)
         if found is None:
             return None
         submitted, *ended = found.decode().split(" ")
@@ -179,13 +176,12 @@ class Reader:
         places.sort(reverse=True)
         return places
 
-    async def blob(self, run: str, blob: str, now: float) -> bytes:
+    async def blob(self, run: str, blob: str) -> bytes:
         """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
         keys = self._keys.of_run(run)
-        state = self._line.call(("HMGET", keys.hash, "head", "gone"))
+        state = self._line.call(("HMGET", keys.hash, "gone", "pos"))
         weight = await self._line.call(("HGET", keys.blobs, f"=:{blob}"))
-        head, gone = await state
-        self._check(run, head, gone, now)
+        await self._check(run, await state)
         if weight is None:
             raise CorruptRecord(run_id=run, seq=0, reason=f"its blob {blob} is missing")
         size, _, expected = weight.partition(b" ")
@@ -199,15 +195,15 @@ class Reader:
             raise CorruptRecord(run_id=run, seq=0, reason=f"the checksum of its blob {blob} does not match")
         return bytes(data)
 
-    def _check(self, run: str, head: Any, gone: Any, now: float) -> None:
-        if gone is not None and float(gone) > now:
+    async def _check_gone(self, run: str, gone: Any) -> None:
+        if gone is not None and float(gone) > await self._now():
             raise RunGone(run_id=run)
-        if head is None:
-            raise RunNotFound(run_id=run, world=self._url)
 
-    def keys_of(self, run: str) -> RunKeys:
-        """The keys of a run, for whoever waits for it."""
-        return self._keys.of_run(run)
+    async def _check(self, run: str, state: Any) -> None:
+        gone, pos = state
+        await self._check_gone(run, gone)
+        if pos is None:
+            raise RunNotFound(run_id=run, world=self._url)
 
 
 def _records(run: str, after: int, rows: Any) -> list[Record]:

@@ -38,8 +38,8 @@ class Sweep:
                 break
         for index in self._keys.indexes:
             for member in await self._find(index, b"d", now - policy.deltas_older_than_seconds):
-                keys = self._keys.of_run(member[29:].decode())
-                await self._line.call((b"FCALL", _DROP_DELTAS, 2, keys.deltas, index, member))
+                keys = self._keys.of_run(member[43:].decode())
+                await self._line.call((b"FCALL", _DROP_DELTAS, 3, keys.hash, keys.deltas, index, member))
         return count
 
     async def _find(self, index: bytes, kind: bytes, until: float, limit: int = 1000) -> list[bytes]:

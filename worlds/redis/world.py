@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from journal.core.clock import Clock, SystemClock
+from journal.core.clock import Clock
 from journal.core.errors import WorldUnavailable
 from journal.core.ports import (
     START,
@@ -55,10 +55,9 @@ class RedisWorld:
         """Why it does not declare more."""
         self._address = address
         self._line = line
-        self._given_clock = clock
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._keys = Keys(address.prefix, namespace, address.partitions)
-        self._reader = Reader(line, self._keys, namespace=namespace, url=self.url)
+        self._reader = Reader(line, self._keys, self._now, namespace=namespace, url=self.url)
         self._claiming = Claiming(line, self._keys)
         self._sweep = Sweep(line, self._keys)
         self._bells = Bells(address, self._keys.work)
@@ -67,7 +66,13 @@ class RedisWorld:
 
     def _at(self) -> str:
         """The time for a function: empty, for the server's, unless a clock was given."""
-        return "" if self._given_clock is None else repr(self._given_clock.time())
+        return "" if self._clock is None else repr(self._clock.time())
+
+    async def _now(self) -> float:
+        if self._clock is not None:
+            return self._clock.time()
+        seconds, micros = await self._line.call(("TIME",))
+        return int(seconds) + int(micros) / 1_000_000
 
     # Log
 
@@ -84,18 +89,18 @@ class RedisWorld:
         found: list[Record] = []
         while True:
             wanted = min(CHUNK, limit - len(found))
-            piece = await self._reader.records(run, after + len(found), wanted, self._clock.time())
+            piece = await self._reader.records(run, after + len(found), wanted)
             found += piece
             if len(piece) < CHUNK or len(found) >= limit:
                 return found
 
     async def run(self, run: str) -> RunInfo | None:
         """See `Log.run`."""
-        return await self._reader.info(run, self._clock.time())
+        return await self._reader.info(run)
 
     async def turn(self, run: str, turn: str) -> TurnInfo | None:
         """See `Log.turn`."""
-        return await self._reader.turn(run, turn, self._clock.time())
+        return await self._reader.turn(run, turn)
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """See `Log.runs`."""
@@ -103,11 +108,11 @@ class RedisWorld:
 
     async def get_blob(self, run: str, blob: str) -> bytes:
         """See `Log.get_blob`."""
-        return await self._reader.blob(run, blob, self._clock.time())
+        return await self._reader.blob(run, blob)
 
     async def sweep(self, policy: SweepPolicy) -> int:
         """See `Log.sweep`."""
-        return await self._sweep.run(policy, self._clock.time(), self._at())
+        return await self._sweep.run(policy, await self._now(), self._at())
 
     # Queue
 
@@ -174,7 +179,7 @@ class RedisWorld:
                 # Listen, then look: what lands between the look and the wait rings the bell.
                 bell.clear()
                 self._check_open()
-                page = await self._reader.page(run, place, self._clock.time())
+                page = await self._reader.page(run, place)
                 for item in page.items:
                     place = (item.seq, item.sub if isinstance(item, Delta) else 0)
                     yield item

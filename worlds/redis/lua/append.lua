@@ -49,19 +49,24 @@ end
 -- Where the holder's batch is, if it has landed, and whether the one before it has. A batch lands behind its
 -- predecessor: with that at the very end of the log, it has not. That is all but always so; the scans are for what
 -- others appended meanwhile, and for answers that were lost.
-local function trace(R, seen, batch, prev, epoch, holds)
-  if batch == seen.void then
-    return {1, seen.void_head + 1, seen.void_head, seen.void_time}, true
+local function trace(H, R, tip, batch, prev, epoch, holds)
+  local is_next = prev ~= '' and prev == tip.batch
+  if is_next and not tip.void then
+    return nil, true
   end
-  if prev ~= '' and prev == seen.batch then
+  local void, head, time = unpack(redis.call('HMGET', H, 'void', 'void_head', 'void_time'))
+  head = tonumber(head or 0)
+  if batch == void then
+    return {1, head + 1, head, time}, true
+  elseif is_next then
     return nil, true
   end
   local behind, has_prev = 0, true
   if prev ~= '' then
-    behind = prev == seen.void and seen.void_head or find(R, prev, 0, nil)
+    behind = prev == void and head or find(R, prev, 0, nil)
     has_prev = behind ~= nil
   end
-  behind = math.max(behind or 0, holds and seen.base or 0)
+  behind = math.max(behind or 0, holds and tip.base or 0)
   local last = find(R, batch, behind, epoch)
   if last then
     return landed(R, batch, last), true
@@ -69,46 +74,38 @@ local function trace(R, seen, batch, prev, epoch, holds)
   return nil, has_prev
 end
 
-local function look(H, key)
-  local s = redis.call(
-    'HMGET', H, 'head', 'batch', 'epoch', 'token', 'takeovers', 'closed', 'gone', 'void', 'void_head', 'void_time',
-    'base', key
-  )
-  return {
-    head = s[1] and tonumber(s[1]), batch = s[2], epoch = s[3] or '0', token = s[4], takeovers = s[5], closed = s[6],
-    gone = s[7], void = s[8], void_head = tonumber(s[9] or 0), void_time = s[10], base = tonumber(s[11] or 0),
-    key = s[12]
-  }
-end
-
 -- The refusal or the duplicate; nil: write all of it. The order is that of worlds/door.py.
-local function decide(R, A, seen, now, is_held, may_create)
-  if seen.gone and tonumber(seen.gone) > now then
-    return {8}
-  end
-  if not seen.head then
+local function decide(H, R, A, tip, now, is_held, may_create)
+  if not tip then
+    local gone = redis.call('HGET', H, 'gone')
+    if gone and tonumber(gone) > now then
+      return {8}
+    end
     return (is_held or not may_create) and {6} or nil
   end
   if is_held then
-    local holds = seen.token and seen.token == A[5] and seen.epoch == A[4]
-    local known, has_prev = trace(R, seen, A[2], A[6], tonumber(A[4]), holds)
+    local epoch = tonumber(A[4])
+    local holds = tip.token and tip.token == A[5] and tip.epoch == epoch
+    local known, has_prev = trace(H, R, tip, A[2], A[6], epoch, holds)
     if known then
       known[5] = holds and 1 or 0
       return known
     elseif not holds then
-      return {3, tonumber(seen.epoch)}
+      return {3, tip.epoch}
     elseif not has_prev then
-      return {4, seen.head}
+      return {4, tip.head}
     end
-  elseif seen.key then
-    local first, last, time, place = seen.key:match('^(%d+) (%d+) (%S+) ()')
-    local is_same = seen.key:sub(place) == A[6]
-    return {is_same and 1 or 2, tonumber(first), tonumber(last), time, 1}
-  elseif seen.closed then
-    return {7}
+  else
+    local key = redis.call('HGET', H, 'k:' .. A[5])
+    if key then
+      local first, last, time, place = key:match('^(%d+) (%d+) (%S+) ()')
+      return {key:sub(place) == A[6] and 1 or 2, tonumber(first), tonumber(last), time, 1}
+    elseif tip.closed then
+      return {7}
+    end
   end
-  if A[3] ~= '' and tonumber(A[3]) ~= seen.head then
-    return {5, seen.head}
+  if A[3] ~= '' and tonumber(A[3]) ~= tip.head then
+    return {5, tip.head}
   end
   return nil
 end
@@ -116,7 +113,10 @@ end
 local function create(H, X, run, agent, reader, time)
   redis.call('DEL', H) -- a tombstone whose time is over
   local entry = {agent = agent, reader = reader, pos = new_position(X), status = 'pending'}
-  redis.call('HSET', H, 'agent', agent, 'reader', reader, 'pos', entry.pos, 'status', 'pending', 'created', time)
+  -- The tip first: small hashes are searched from the front.
+  redis.call(
+    'HSET', H, 'tip', '', 'agent', agent, 'reader', reader, 'pos', entry.pos, 'status', 'pending', 'created', time
+  )
   redis.call(
     'ZADD', X, 0, '*' .. entry.pos .. run, 0, 'a' .. escaped(agent) .. '\0' .. entry.pos .. run, 0,
     status_member(entry, run)
@@ -133,7 +133,7 @@ local function apply(H, X, run, event, e, seq)
   save_entry(H, before, after)
   reindex(X, run, before, after, e.now)
   if event == 'finish' and redis.call('HDEL', H, 'deltas') == 1 then
-    redis.call('ZADD', X, 0, 'd' .. sortable(e.time) .. string.format('%014x', seq) .. run)
+    redis.call('ZADD', X, 0, 'd' .. sortable(e.time) .. string.format('%014x', seq) .. after.pos .. run)
   elseif event == 'close' then
     redis.call('ZADD', X, 0, 'c' .. sortable(e.time) .. run)
   end
@@ -152,16 +152,18 @@ local function append(KEYS, A)
   local count = tonumber(A[13])
   local after_records = 14 + 2 * count
   local may_create = A[after_records] == '1'
-  local seen = look(H, is_held and 'head' or 'k:' .. A[5])
-  local refusal = decide(R, A, seen, now, is_held, may_create)
+  local text = redis.call('HGET', H, 'tip')
+  local tip = text and read_tip(text)
+  local refusal = decide(H, R, A, tip, now, is_held, may_create)
   if refusal then
     return refusal
   end
 
-  local head, epoch = seen.head or 0, is_held and A[4] or '0'
-  local first, seq = head + 1, head
-  local stamp = string.char(#batch) .. batch .. time .. ' ' .. epoch .. ' '
-  if not seen.head then
+  local is_new = not tip
+  tip = tip or {head = 0, epoch = 0, base = 0, takeovers = 0}
+  local first, seq = tip.head + 1, tip.head
+  local stamp = string.char(#batch) .. batch .. time .. ' ' .. (is_held and A[4] or '0') .. ' '
+  if is_new then
     seq = seq + 1
     redis.call('XADD', R, seq .. '-0', 'm', stamp .. A[after_records + 3], 'b', A[after_records + 4])
   end
@@ -170,7 +172,7 @@ local function append(KEYS, A)
     seq = seq + 1
     redis.call('XADD', R, seq .. '-0', 'm', stamp .. A[i], 'b', A[i + 1])
   end
-  if not seen.head then
+  if is_new then
     create(H, X, A[12], A[after_records + 1], A[after_records + 2], time)
   end
   local place = after_records + (may_create and 5 or 1)
@@ -179,22 +181,22 @@ local function append(KEYS, A)
   end
 
   if not is_held then
-    redis.call('HSET', H, 'k:' .. A[5], first .. ' ' .. seq .. ' ' .. time .. ' ' .. A[6], 'head', seq)
-  elseif seq == head then
+    redis.call('HSET', H, 'k:' .. A[5], first .. ' ' .. seq .. ' ' .. time .. ' ' .. A[6])
+  elseif seq < first then
     -- The hash stands in for a record that carries the id.
-    redis.call('HSET', H, 'void', batch, 'void_head', head, 'void_time', time)
+    redis.call('HSET', H, 'void', batch, 'void_head', seq, 'void_time', time)
+    tip.void = true
   end
-  if seq > head then
-    redis.call('HSET', H, 'head', seq, 'batch', batch)
+  if seq >= first then
+    tip.head, tip.batch, tip.void = seq, batch, false
   end
-
   if event == 'progress' then
-    if seen.takeovers and seen.takeovers ~= '0' then
-      redis.call('HSET', H, 'takeovers', '0')
-    end
+    tip.takeovers = 0
   elseif event == 'drain' then
     redis.call('HSET', H, 'draining', '1')
-  elseif event ~= '' then
+  end
+  redis.call('HSET', H, 'tip', pack_tip(tip))
+  if event ~= '' and event ~= 'progress' and event ~= 'drain' then
     local at = tonumber(A[11])
     local e = {A[8], A[9], A[10], time = time, now = now}
     apply(H, X, A[12], event, e, at > 0 and base + at or seq)

@@ -13,18 +13,15 @@ local function matches(agent, first, A)
   return false
 end
 
--- The entries that have come due move from the waiting to the ready, where priority orders them.
+-- The entries that have come due move from the waiting to the ready, where priority orders them. So many in one look:
+-- the server does nothing else meanwhile.
+local RIPEN = 1000
+
 local function ripen(X, now)
-  local until_now = '(w' .. sortable(now) .. '\255'
-  while true do
-    local due = redis.call('ZRANGE', X, '[w', until_now, 'BYLEX', 'LIMIT', 0, 200)
-    for _, member in ipairs(due) do
-      redis.call('ZREM', X, member)
-      redis.call('ZADD', X, 0, 'q' .. member:sub(16))
-    end
-    if #due < 200 then
-      return
-    end
+  local due = redis.call('ZRANGE', X, '[w', '(w' .. sortable(now) .. '\255', 'BYLEX', 'LIMIT', 0, RIPEN)
+  for _, member in ipairs(due) do
+    redis.call('ZREM', X, member)
+    redis.call('ZADD', X, 0, 'q' .. member:sub(16))
   end
 end
 
@@ -60,17 +57,22 @@ end
 local AHEAD = 128
 
 local function soonest(X, reads, wanted)
-  local waiting = redis.call('ZRANGE', X, '[w', '(x', 'BYLEX', 'LIMIT', 0, AHEAD)
-  for _, member in ipairs(waiting) do
-    local agent = member:sub(16):match('^%Z*')
-    if (not wanted or wanted[agent]) and reader_of(member:sub(17 + #agent)) <= reads then
-      return seconds_of(member:sub(2, 15))
+  local from, last = '[w', nil
+  for _, count in ipairs({2, AHEAD}) do
+    local waiting = redis.call('ZRANGE', X, from, '(x', 'BYLEX', 'LIMIT', 0, count)
+    for _, member in ipairs(waiting) do
+      last = member
+      local agent = member:sub(16):match('^%Z*')
+      if (not wanted or wanted[agent]) and reader_of(member:sub(17 + #agent)) <= reads then
+        return seconds_of(member:sub(2, 15))
+      end
     end
+    if #waiting < count then
+      return nil
+    end
+    from = '(' .. last
   end
-  if #waiting == AHEAD then
-    return seconds_of(waiting[AHEAD]:sub(2, 15))
-  end
-  return nil
+  return seconds_of(last:sub(2, 15))
 end
 
 -- KEYS: indexes. ARGV: time | limit | reads | * or = and agents, escaped as here.
@@ -121,7 +123,7 @@ local function take(KEYS, A)
   local H, X = KEYS[1], KEYS[2]
   local _, now = clock(A[1])
   local before = load_entry(H)
-  if not before.agent or before.closed then
+  if not before or before.closed then
     return {}
   end
   if not matches(before.agent, 6, A) or tonumber(before.reader) > tonumber(A[5]) then
@@ -144,34 +146,35 @@ local function take(KEYS, A)
     local is_takeover = before.token
     after.over = is_takeover and '1' or '0'
     if is_takeover and not before.draining then
-      after.takeovers = tostring(tonumber(before.takeovers or 0) + 1)
+      after.takeovers = before.takeovers + 1
     end
     free(after)
-    after.epoch = tostring(tonumber(before.epoch or 0) + 1)
+    after.epoch, after.base = before.epoch + 1, before.head
     after.token, after.lease = A[3], later(now, A[4])
     if before.open then
       after.status = 'running'
     end
     save_entry(H, before, after)
-    redis.call('HSET', H, 'base', redis.call('HGET', H, 'head'))
     reindex(X, A[2], before, after, now)
   end
   local is_turn, turn, submitted = oldest(after)
   return {
-    tonumber(after.epoch), after.agent, is_turn, turn, submitted, tonumber(redis.call('HGET', H, 'head')),
-    tonumber(after.takeovers or 0), tonumber(after.over or 0), tonumber(after.reader)
+    after.epoch, after.agent, is_turn, turn, submitted, after.head, after.takeovers, tonumber(after.over or 0),
+    tonumber(after.reader)
   }
 end
 
-local function holds(H, epoch, token)
-  local found = redis.call('HMGET', H, 'epoch', 'token', 'head')
-  return found[2] and found[2] == token and found[1] == epoch, found[3]
+-- The tip, if the claim holds.
+local function held(H, epoch, token)
+  local text = redis.call('HGET', H, 'tip')
+  local tip = text and read_tip(text)
+  return tip and tip.token and tip.token == token and tip.epoch == tonumber(epoch) and tip
 end
 
 -- KEYS: hash, index. ARGV: time | run | epoch | token | lease seconds. Answers whether the claim held.
 local function renew(KEYS, A)
   local H, X = KEYS[1], KEYS[2]
-  if not holds(H, A[3], A[4]) then
+  if not held(H, A[3], A[4]) then
     return 0
   end
   local _, now = clock(A[1])

@@ -1,12 +1,15 @@
 -- A run's queue entry and its turns, kept in the run's hash. What each event makes of an entry restates
--- worlds/queue.py, and the contract suite compares. Absent fields are false; numbers stay text.
+-- worlds/queue.py, and the contract suite compares. Absent fields are false; numbers outside the tip stay text.
 local ENTRY = {
-  'agent', 'pos', 'reader', 'priority', 'due', 'epoch', 'token', 'lease', 'woken', 'takeovers', 'draining', 'status',
-  'open', 'closed', 'over'
+  'agent', 'pos', 'reader', 'priority', 'due', 'lease', 'woken', 'draining', 'status', 'open', 'closed', 'over'
 }
 
 local function load_entry(H)
-  local values, entry = redis.call('HMGET', H, unpack(ENTRY)), {}
+  local tip = redis.call('HGET', H, 'tip')
+  if not tip then
+    return nil
+  end
+  local values, entry = redis.call('HMGET', H, unpack(ENTRY)), read_tip(tip)
   for i, name in ipairs(ENTRY) do
     entry[name] = values[i]
   end
@@ -22,7 +25,10 @@ local function copy(entry)
 end
 
 local function save_entry(H, before, after)
-  local set, drop = {}, {}
+  local set, drop, tip = {}, {}, pack_tip(after)
+  if tip ~= pack_tip(before) then
+    set = {'tip', tip}
+  end
   for _, name in ipairs(ENTRY) do
     local value = after[name]
     if before[name] ~= value then
@@ -64,7 +70,7 @@ end
 
 function EVENTS.park(entry, e)
   entry.due = e[1] ~= '' and e[1]
-  entry.status, entry.takeovers = 'parked', '0'
+  entry.status, entry.takeovers = 'parked', 0
   free(entry)
 end
 
@@ -82,7 +88,7 @@ end
 function EVENTS.finish(entry, e)
   entry.due = (e.unfinished > 0 or entry.woken) and e.time
   entry.status = e.unfinished > 0 and 'pending' or e[2]
-  entry.takeovers = '0'
+  entry.takeovers = 0
   free(entry)
 end
 
@@ -102,7 +108,7 @@ function EVENTS.release(entry, e)
 end
 
 function EVENTS.retry(entry, e)
-  entry.due, entry.takeovers, entry.status = e.time, '0', 'pending'
+  entry.due, entry.takeovers, entry.status = e.time, 0, 'pending'
 end
 
 function EVENTS.close(entry, e)

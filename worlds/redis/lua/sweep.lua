@@ -4,7 +4,7 @@
 local function bury(KEYS, A)
   local H, X = KEYS[1], KEYS[5]
   local entry, run = load_entry(H), A[1]
-  if not entry.closed or tonumber(entry.closed) > tonumber(A[2]) then
+  if not entry or not entry.closed or tonumber(entry.closed) > tonumber(A[2]) then
     return 0
   end
   redis.call(
