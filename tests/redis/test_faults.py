@@ -56,7 +56,6 @@ async def test_connections_cut_under_load(server: Server) -> None:
         with anyio.fail_after(120):
             await load.run(20, disturb)
         assert load.unknown > 0, "some were on their way"
-        assert load.duplicates > 0, "some of them had landed"
         await load.check(world)
 
 
@@ -69,16 +68,15 @@ async def test_a_server_that_hangs_leaves_it_unknown(server: Server) -> None:
             answer = await world.append(batch)
             assert isinstance(answer, Unknown)
             assert "0.3 s" in answer.reason
-            await refusal(WorldUnavailable, world.append(batch))
+            assert isinstance(await world.append(batch), Unknown), "nobody knows whether it has landed"
+            await refusal(WorldUnavailable, world.run("r"))
         finally:
             server.resume()
         with anyio.fail_after(20):
             while True:
-                try:
-                    settled = await world.append(batch)
+                settled = await world.append(batch)
+                if not isinstance(settled, Unknown):
                     break
-                except WorldUnavailable:
-                    continue
         # What was sent before the hang may have landed since: then the answer says so.
         assert isinstance(settled, Committed | Duplicate)
         assert [record.seq for record in await world.read("r")] == [1, 2, 3]

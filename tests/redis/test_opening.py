@@ -94,6 +94,12 @@ async def test_what_is_synced_is_persistent(server: Server) -> None:
 
 async def test_a_user_who_may_not_ask_for_the_configuration(server: Server) -> None:
     with redis.Redis(port=server.port) as client:
+        rules = "+@all -@dangerous +info +config|get"
+        client.execute_command(
+            f"ACL SETUSER app on >pw ~journal:* ~{{journal:* &journal:* &{{journal:* {rules}"
+        )
+        async with open_redis(f"redis://app:pw@127.0.0.1:{server.port}/0") as world:
+            assert "log.persistent" in world.capabilities
         client.execute_command(
             "ACL SETUSER app on >pw ~journal:* ~{journal:* &journal:* &{journal:* +@all -config"
         )

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from journal.core.clock import Clock
+from journal.core.errors import WorldUnavailable
 from journal.worlds.redis.address import parse_address
 from journal.worlds.redis.connection import connect
 from journal.worlds.redis.keys import meta_key
@@ -30,9 +31,9 @@ async def open_redis(
 ) -> AsyncIterator[RedisWorld]:
     """Open the store at `url` (`redis://`, `rediss://`, `valkey://`; ours: `prefix`, `partitions`, `wait`).
 
-    `clock` stands in for the server's, for tests; `patience_seconds` bounds every wait for the server.
-    Raises `WorldUnavailable`, `WorldReadOnly`, `WorldTooNew`,
-    `WorldFull`, and `WorldUnknown` for a URL or a server that cannot be used.
+    `clock` stands in for the server's, for tests; `patience_seconds` bounds every wait for the server. Raises
+    `WorldUnavailable`, `WorldReadOnly`, `WorldTooNew`, `WorldFull`, and `WorldUnknown` for a URL or a server that
+    cannot be used.
     """
     address = parse_address(url)
     line = Line(address, patience_seconds=patience_seconds)
@@ -40,11 +41,13 @@ async def open_redis(
     try:
         findings = await examine(greeting, address)
         await agree_on_layout(greeting, address)
+        line.use(greeting)
+    except OSError as error:
+        raise WorldUnavailable(f"the connection was lost: {error}", world=address.shown) from error
     except BaseException:
         if greeting.connection is not None:
             greeting.connection.abort()
         raise
-    line.use(greeting)
     world = RedisWorld(line, address, findings, namespace=namespace, clock=clock)
     try:
         yield world

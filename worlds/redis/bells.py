@@ -15,7 +15,7 @@ from journal.worlds.redis.connection import Connection, Greeting, connect, pack
 
 BACKUP_SECONDS = 1.0
 """How long nobody waits without looking."""
-_PAUSE_SECONDS = 0.25
+_PAUSE_SECONDS = 0.5
 
 
 class Bells:
@@ -117,10 +117,13 @@ class Bells:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     def _use(self, greeting: Greeting) -> None:
+        connection = greeting.connection
+        if connection is None or connection.is_lost:
+            raise ConnectionResetError("the server closed the connection")
         greeting.then, greeting.lost = self._received, self._lost
-        self._connection = greeting.connection
-        if self._connection is not None and self._asked:
-            self._connection.write(pack(("SUBSCRIBE", *self._asked)))
+        self._connection = connection
+        if self._asked:
+            connection.write(pack(("SUBSCRIBE", *self._asked)))
 
     def _received(self, message: Any) -> None:
         if not isinstance(message, list):

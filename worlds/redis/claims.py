@@ -3,6 +3,7 @@
 Across partitions the order is that of one look: what falls due between the look and the taking waits for the next.
 """
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
@@ -68,7 +69,7 @@ class Claiming:
 
     async def claim_run(self, run: str, wish: Wish, at: str) -> Claims:
         """The one run, if it may be claimed."""
-        ((found, left),) = await self._take_all([run], wish, at)
+        found, left = (await self._take_all([run], wish, at))[0]
         if found is not None:
             return Claims((found,), wish.lease_seconds)
         return Claims((), left)
@@ -84,8 +85,14 @@ class Claiming:
     async def _take_all(
         self, runs: list[str], wish: Wish, at: str
     ) -> list[tuple[Claimed | None, float | None]]:
+        """What each take brought. What was claimed is handed out even where others failed: it is held."""
         offers = [self._take(run, self._keys.of_run(run), wish, at) for run in runs]
-        return [await offer for offer in offers]
+        answers = await asyncio.gather(*offers, return_exceptions=True)
+        found = [answer for answer in answers if not isinstance(answer, BaseException)]
+        for answer in answers:
+            if isinstance(answer, BaseException) and not any(claimed for claimed, _ in found):
+                raise answer
+        return found
 
     def _take(self, run: str, keys: RunKeys, wish: Wish, at: str) -> Any:
         token = new_token()

@@ -1,8 +1,8 @@
 """The line to the server: every command of a world but the renewer's, over one pipelined connection.
 
 A command says what a cut means to it: a batch is answered `Unknown`, what may be asked twice is asked again, the rest
-fails. Commands that were not sent wait for the next connection, up to a bound. A cluster has one such line a node;
-the first key of a command says which.
+fails. Commands that were not sent wait for the next connection, up to a bound; then the same holds.
+A cluster has one such line a node; the first key of a command says which.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
-from journal.core.errors import WorldUnavailable
+from journal.core.errors import WorldError, WorldUnavailable
 from journal.core.ports import Unknown
 from journal.worlds.redis.address import Address
+from journal.worlds.redis.calls import Call, Cut, as_it_is, ignored
 from journal.worlds.redis.connection import Connection, Greeting, Part, connect, pack
 from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.library import TEXT
@@ -25,50 +25,6 @@ PATIENCE_SECONDS = 10.0
 """How long a command waits for a server that is away, and for an answer, before its caller is told."""
 AGAIN_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
-
-
-class Cut(Enum):
-    """What it means to a command that the connection was lost after it was sent."""
-
-    UNKNOWN = 1
-    """It may have landed: answered `Unknown`."""
-    AGAIN = 2
-    """It is asked again."""
-    FAILED = 3
-    """Its caller is told by an error."""
-
-
-class Call:
-    """One command on its way."""
-
-    __slots__ = ("cut", "data", "deadline", "decode", "due", "future")
-
-    def __init__(
-        self,
-        data: bytes,
-        cut: Cut,
-        decode: Callable[[Any], Any],
-        future: "asyncio.Future[Any]",
-        deadline: float,
-    ) -> None:
-        self.data = data
-        self.cut = cut
-        self.decode = decode
-        self.future = future
-        self.deadline = deadline
-        """Until when it waits for a connection."""
-        self.due = 0.0
-        """Once it is sent: until when its answer should be there."""
-
-    def fail(self, error: BaseException) -> None:
-        """Tell the caller; one that is gone needs not know."""
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-def as_it_is(reply: Any) -> Any:
-    """A reply that needs no decoding."""
-    return reply
 
 
 class Line:
@@ -99,7 +55,7 @@ class Line:
             async with asyncio.timeout(self._patience):
                 return await self._greet()
         except (OSError, TimeoutError) as error:
-            raise WorldUnavailable(f"it does not answer: {error}", world=self._world) from error
+            raise self._away(error) from error
 
     async def _greet(self) -> Greeting:
         greeting = await connect(self._address)
@@ -117,9 +73,12 @@ class Line:
             raise
 
     def use(self, greeting: Greeting) -> None:
-        """Send over that connection from now on."""
+        """Send over that connection from now on. Raises OSError if it is gone already."""
+        connection = greeting.connection
+        if connection is None or connection.is_lost:
+            raise ConnectionResetError("the server closed the connection")
         greeting.then, greeting.lost = self._replied, self._lost
-        self._connection = greeting.connection
+        self._connection = connection
         self._flush()
 
     # Asking
@@ -170,7 +129,7 @@ class Line:
             (("WAIT", self._address.wait, milliseconds), self._waited),
         ]
         return [
-            Call(pack(parts), Cut.FAILED, decode, self._loop.create_future(), deadline)
+            Call(pack(parts), Cut.FAILED, decode, ignored(self._loop.create_future()), deadline)
             for parts, decode in commands
         ]
 
@@ -203,14 +162,23 @@ class Line:
     def _refused(self, call: Call, error: ReplyError) -> None:
         """Nothing was done. What may pass is offered again, as it is."""
         if is_missing_function(error) and time.monotonic() < call.deadline:
-            self._outbox.append(
-                Call(pack(("FUNCTION", "LOAD", TEXT)), Cut.AGAIN, as_it_is, self._loop.create_future(), 0.0)
-            )
+            load, future = pack(("FUNCTION", "LOAD", TEXT)), ignored(self._loop.create_future())
+            self._outbox.append(Call(load, Cut.FAILED, as_it_is, future, call.deadline))
             self._again(call)
         elif is_passing(error) and time.monotonic() < call.deadline:
             self._loop.call_later(AGAIN_SECONDS, self._again, call)
+        elif is_passing(error):
+            self._unanswered(call, world_error(error, self._world))
         elif "already exists" not in str(error):
             call.fail(world_error(error, self._world))
+
+    @staticmethod
+    def _unanswered(call: Call, error: WorldError) -> None:
+        """A batch may have been offered before, so that it is not known to be missing: its author offers it again."""
+        if call.cut is not Cut.UNKNOWN:
+            call.fail(error)
+        elif not call.future.done():
+            call.future.set_result(Unknown(str(error)))
 
     def _again(self, call: Call) -> None:
         if self._is_closed and self._connection is None:
@@ -245,12 +213,8 @@ class Line:
         for call in sent:
             if call.cut is Cut.AGAIN and time.monotonic() < call.deadline:
                 again.append(call)
-            elif call.future.done():
-                continue
-            elif call.cut is Cut.UNKNOWN:
-                call.future.set_result(Unknown(self._reason))
             else:
-                call.fail(WorldUnavailable(self._reason, world=self._world))
+                self._unanswered(call, WorldUnavailable(self._reason, world=self._world))
         self._outbox[:0] = again
         self._reason = "the connection was lost"
         if self._is_closed:
@@ -262,25 +226,23 @@ class Line:
     async def _reconnect(self) -> None:
         pause = AGAIN_SECONDS / 2
         while True:
-            error: Exception
             try:
                 async with asyncio.timeout(self._patience):
                     greeting = await self._greet()
                 self.use(greeting)
                 return
             except (OSError, TimeoutError) as found:
-                error = WorldUnavailable(f"it does not answer: {found}", world=self._world)
-                self._expire(error)
+                self._expire(self._away(found))
             except Exception as found:  # noqa: BLE001 - whatever it is, those who wait are told, and it is tried again
                 self._give_up(found)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only so that clients do not come at once
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
-    def _expire(self, error: Exception) -> None:
+    def _expire(self, error: WorldError) -> None:
         now = time.monotonic()
         for call in self._outbox:
             if call.deadline <= now:
-                call.fail(error)
+                self._unanswered(call, error)
         self._outbox = [call for call in self._outbox if call.deadline > now]
         self._check_idle()
 
@@ -317,6 +279,10 @@ class Line:
     def _check_idle(self) -> None:
         if self._idle is not None and not (self._sent or self._outbox or self._idle.done()):
             self._idle.set_result(None)
+
+    def _away(self, error: Exception) -> WorldUnavailable:
+        reason = str(error) or f"nothing within {self._patience:g} s"
+        return WorldUnavailable(f"it does not answer: {reason}", world=self._world)
 
     def _closed(self) -> WorldUnavailable:
         return WorldUnavailable("it was closed here: open it again", world=self._world)

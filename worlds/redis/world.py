@@ -29,11 +29,12 @@ from journal.core.ports import (
 from journal.core.records import Record
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.bells import BACKUP_SECONDS, Bells
+from journal.worlds.redis.calls import Cut, ignored
 from journal.worlds.redis.claims import Claiming, wish
 from journal.worlds.redis.door import answer_reader, append_command
 from journal.worlds.redis.keys import Keys
 from journal.worlds.redis.library import function
-from journal.worlds.redis.line import Cut, Line
+from journal.worlds.redis.line import Line
 from journal.worlds.redis.reads import CHUNK, Reader
 from journal.worlds.redis.renewer import RedisRenewer
 from journal.worlds.redis.server import Findings
@@ -135,7 +136,7 @@ class RedisWorld:
         claims, has_more = await self._claiming.claim(asked, self._at())
         if has_more and claims.claimed:
             # For whoever waits, and came too late for the first bell.
-            self._line.call(("PUBLISH", self._keys.work, ""))
+            ignored(self._line.call(("PUBLISH", self._keys.work, "")))
         elif not has_more:
             self._work_seen = seen
         return claims
