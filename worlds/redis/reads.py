@@ -133,48 +133,51 @@ class Reader:
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """A page of runs, newest first."""
         found: list[RunInfo] = []
-        before = query.before
-        while len(found) < query.limit:
-            places = await self._places(query, before)
-            wanted = query.limit - len(found)
-            rows = [
-                self._line.call(("HMGET", self._keys.of_run(run).hash, *_INFO)) for _, run in places[:wanted]
-            ]
-            for (_, run), row in zip(places, rows, strict=False):
+        before, has_more = query.before, True
+        while has_more and len(found) < query.limit:
+            places, has_more = await self._places(query, before)
+            rows = [self._line.call(("HMGET", self._keys.of_run(run).hash, *_INFO)) for _, run in places]
+            for (position, run), row in zip(places, rows, strict=True):
+                before = position
                 info = self._info(run, await row)
+                # As listed, it may have been another a moment ago.
                 is_wanted = info is not None and query.status in (None, info.status)
                 if info is not None and is_wanted and query.agent in (None, info.agent):
                     found.append(info)
-            if len(places) < wanted:
-                return found
-            before = places[wanted - 1][0]
-        return found
+        return found[: query.limit]
 
-    async def _places(self, query: RunQuery, before: int | None) -> list[tuple[int, str]]:
-        """Positions and ids of runs before a position, newest first; all partitions together."""
+    async def _places(self, query: RunQuery, before: int | None) -> tuple[list[tuple[int, str]], bool]:
+        """Positions and ids of some runs before a position, newest first, and whether there may be more.
+
+        A few are asked of each partition. Where one may have more, those of others behind its last have to wait.
+        """
         kind = b"*"
         if query.status is not None:
             kind = b"s" + query.status.encode() + b"\0"
         elif query.agent is not None:
             kind = b"a" + escaped(query.agent) + b"\0"
         partitions = self._keys.partitions
+        count = 2 * -(-query.limit // partitions) + 2
         asked = []
         for partition, index in enumerate(self._keys.indexes):
             top = b"(" + kind + b"g"
             if before is not None:
                 micros, its = divmod(before, partitions)
                 top = b"(" + kind + sortable(micros + (partition < its))
-            asked.append(
-                self._line.call(("ZRANGE", index, top, b"[" + kind, "BYLEX", "REV", "LIMIT", 0, query.limit))
-            )
+            command = ("ZRANGE", index, top, b"[" + kind, "BYLEX", "REV", "LIMIT", 0, count)
+            asked.append(self._line.call(command))
         places: list[tuple[int, str]] = []
+        bound = -1
         for partition, members in enumerate([await reply for reply in asked]):
             for member in members:
                 pos, rest = member[len(kind) : len(kind) + 14], member[len(kind) + 14 :]
                 name = rest.partition(b"\0")[2] if query.status is not None else rest
                 places.append((int(pos, 16) * partitions + partition, name.decode()))
+            if len(members) == count:
+                bound = max(bound, places[-1][0])
         places.sort(reverse=True)
-        return places
+        sure = [place for place in places if place[0] >= bound][: query.limit]
+        return sure, bound >= 0 or len(sure) < len(places)
 
     async def blob(self, run: str, blob: str) -> bytes:
         """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""

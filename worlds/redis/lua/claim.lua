@@ -29,22 +29,24 @@ local function reader_of(rank)
   return tonumber(rank:sub(37, 40), 16)
 end
 
-local function ready(X, agent, limit, reads, out)
-  local from, wanted = '[q' .. agent .. '\0', limit
-  while wanted > 0 do
-    local members = redis.call('ZRANGE', X, from, '(q' .. agent .. '\1', 'BYLEX', 'LIMIT', 0, wanted)
-    for _, member in ipairs(members) do
-      local place = #agent + 3
-      if reader_of(member:sub(place)) <= reads then
-        out[#out + 1] = member:sub(place)
-        limit = limit - 1
-      end
+-- One agent's claimable entries in one partition, best first, some at a time.
+local function more_of(source, count, reads, out)
+  local members = redis.call('ZRANGE', source.X, source.from, '(q' .. source.agent .. '\1', 'BYLEX', 'LIMIT', 0, count)
+  for _, member in ipairs(members) do
+    source.last = member:sub(#source.agent + 3)
+    if reader_of(source.last) <= reads then
+      out[#out + 1] = source.last
     end
-    if #members < wanted then
-      return
-    end
-    from, wanted = '(' .. members[#members], limit
   end
+  if #members < count then
+    source.is_over = true
+  else
+    source.from = '(' .. members[count]
+  end
+end
+
+local function source_of(X, agent)
+  return {X = X, agent = agent, from = '[q' .. agent .. '\0'}
 end
 
 local function next_agent(X, agent)
@@ -53,10 +55,36 @@ local function next_agent(X, agent)
   return member and member:sub(2):match('^%Z*')
 end
 
--- How far ahead the waiting are looked through for one of these agents. Behind so many others, the answer is too early.
-local AHEAD = 128
+-- The best of all sources. A few of each at first; more only of those that may hold better ones than the last wanted.
+local function best(sources, limit, reads, count)
+  local out = {}
+  for _, source in ipairs(sources) do
+    more_of(source, count, reads, out)
+  end
+  while true do
+    table.sort(out)
+    local has_grown, last = false, out[limit]
+    for _, source in ipairs(sources) do
+      if not source.is_over and (not last or source.last < last) then
+        more_of(source, limit, reads, out)
+        has_grown = true
+      end
+    end
+    if not has_grown then
+      break
+    end
+  end
+  for i = #out, limit + 1, -1 do
+    out[i] = nil
+  end
+  return out
+end
 
-local function soonest(X, reads, wanted)
+-- How far ahead the waiting are looked through for one of these agents. Behind so many others the answer is a guess,
+-- and too early, but not so early that a worker does nothing but ask.
+local AHEAD, GUESS_SECONDS = 16, 0.1
+
+local function soonest(X, reads, wanted, now)
   local from, last = '[w', nil
   for _, count in ipairs({2, AHEAD}) do
     local waiting = redis.call('ZRANGE', X, from, '(x', 'BYLEX', 'LIMIT', 0, count)
@@ -72,7 +100,7 @@ local function soonest(X, reads, wanted)
     end
     from = '(' .. last
   end
-  return seconds_of(last:sub(2, 15))
+  return math.max(seconds_of(last:sub(2, 15)), now + GUESS_SECONDS)
 end
 
 -- KEYS: indexes. ARGV: time | limit | reads | * or = and agents, escaped as here.
@@ -86,25 +114,26 @@ local function look_for_work(KEYS, A)
       wanted[A[i]] = true
     end
   end
-  local first, out = nil, {}
+  local first, sources = nil, {}
   for _, X in ipairs(KEYS) do
     ripen(X, now)
-    if wanted then
-      for i = 5, #A do
-        ready(X, A[i], limit, reads, out)
-      end
-    else
-      local agent = next_agent(X, nil)
-      while agent do
-        ready(X, agent, limit, reads, out)
-        agent = next_agent(X, agent)
-      end
+    local is_few = wanted and #A <= 6
+    for i = 5, is_few and #A or 0 do
+      sources[#sources + 1] = source_of(X, A[i])
     end
-    local at = soonest(X, reads, wanted)
+    local agent = not is_few and next_agent(X, nil)
+    while agent do
+      if not wanted or wanted[agent] then
+        sources[#sources + 1] = source_of(X, agent)
+      end
+      agent = next_agent(X, agent)
+    end
+    local at = soonest(X, reads, wanted, now)
     if at and (not first or at < first) then
       first = at
     end
   end
+  local out = best(sources, limit, reads, math.ceil(limit / #KEYS) + 1)
   table.insert(out, 1, first and string.format('%.17g', first - now) or '')
   return out
 end
