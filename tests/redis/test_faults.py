@@ -1,15 +1,17 @@
 """The server is killed, hangs, cuts connections, is full: nothing is lost and nothing doubled."""
 
 import asyncio
+import shutil
+from pathlib import Path
 
 import anyio
 import pytest
 import redis
 from anyio import to_thread
 
-from journal.core.errors import WorldError, WorldFull, WorldUnavailable
+from journal.core.errors import WorldError, WorldFull, WorldReadOnly, WorldUnavailable
 from journal.core.ids import new_token
-from journal.core.ports import Claim, Committed, Duplicate, Unknown
+from journal.core.ports import Claim, Committed, Duplicate, LogRegressed, Unknown
 from journal.testing import servers
 from journal.testing.servers import Server
 from journal.worlds.contract.harness import begin, claim_all, committed, hold, raw, refusal, signal, watching
@@ -145,6 +147,42 @@ async def test_a_server_that_forgot_the_functions_gets_them_back(server: Server)
             client.execute_command("FUNCTION FLUSH")
         offers = [world.append(signal("r", f"s{n}")) for n in range(10)]
         assert [committed(await offer).first for offer in offers] == list(range(3, 13))
+
+
+async def test_a_primary_that_becomes_a_replica_and_back(server: Server) -> None:
+    async with open_redis(servers.redis_url(server)) as world:
+        await begin(world, "r")
+        holder = await hold(world, "r")
+        with admin(server) as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", "1")
+            await refusal(WorldReadOnly, world.append(holder.batch(holder.outcome())))
+            client.execute_command("REPLICAOF", "NO", "ONE")
+        with anyio.fail_after(20):
+            while True:
+                try:
+                    await holder.record()
+                    break
+                except WorldReadOnly:
+                    await asyncio.sleep(0.02)
+        assert [record.seq for record in await world.read("r")] == [1, 2, 3]
+
+
+async def test_a_holder_notices_that_the_log_was_set_back(server: Server, tmp_path: Path) -> None:
+    log = server.directory / "appendonlydir"
+    async with open_redis(servers.redis_url(server)) as world:
+        await begin(world, "r")
+        holder = await hold(world, "r")
+        for n in range(200):
+            await holder.record(f"step#{n}")
+        shutil.copytree(log, tmp_path / "log")
+        for n in range(3):
+            await holder.record(f"lost#{n}")
+        await to_thread.run_sync(server.kill)
+        shutil.rmtree(log)
+        shutil.copytree(tmp_path / "log", log)
+        await to_thread.run_sync(server.restart)
+        assert await holder.offer(holder.batch(holder.outcome())) == LogRegressed(202)
+        assert len(await world.read("r", limit=1000)) == 202
 
 
 async def test_a_full_server_refuses_before_it_writes(server: Server) -> None:

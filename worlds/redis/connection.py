@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
         reader, on_reply = self._reader, self._on_reply
         try:
             reader.feed(data)
-            while (reply := reader.gets()) is not False:
+            while not self.is_lost and (reply := reader.gets()) is not False:
                 on_reply(reply)
         except hiredis.ProtocolError:
             self.abort()
@@ -62,9 +62,10 @@ class Connection(asyncio.Protocol):
             self._on_lost(self, error)
 
     def abort(self) -> None:
-        """Let it go at once; whoever waits is told as if it had been cut."""
+        """Let it go at once; whoever waits is told now, as if it had been cut."""
         if self._transport is not None:
             self._transport.abort()
+        self.connection_lost(None)
 
     def close(self) -> None:
         """Let it go; what was written still goes out."""

@@ -19,7 +19,7 @@ from journal.worlds.redis.calls import Call, Cut, as_it_is, ignored
 from journal.worlds.redis.connection import Connection, Greeting, Part, connect, pack
 from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.library import TEXT
-from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, world_error
+from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, is_replica, world_error
 
 PATIENCE_SECONDS = 10.0
 """How long a command waits for a server that is away, and for an answer, before its caller is told."""
@@ -171,6 +171,9 @@ class Line:
             self._unanswered(call, world_error(error, self._world))
         elif "already exists" not in str(error):
             call.fail(world_error(error, self._world))
+            if is_replica(error) and self._connection is not None:
+                # It was the primary once. Whoever is now may be found under the same name.
+                self._connection.abort()
 
     @staticmethod
     def _unanswered(call: Call, error: WorldError) -> None:

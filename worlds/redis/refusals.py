@@ -28,6 +28,11 @@ def is_missing_function(error: ReplyError) -> bool:
     return str(error).startswith("ERR Function not found")
 
 
+def is_replica(error: ReplyError) -> bool:
+    """Whether this server takes no writes, since another does."""
+    return str(error).startswith("READONLY")
+
+
 def world_error(error: ReplyError, world: str) -> WorldError:
     """The error for what the server said."""
     text = str(error)
