@@ -51,7 +51,7 @@ class Call:
 
 
 def ignored(future: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
-    """Of a command whose failure needs no telling: those that matter fail with it."""
+    """For a command among several: the first that fails tells the caller, and the others need not be asked."""
     future.add_done_callback(_look_away)
     return future
 

@@ -14,6 +14,7 @@ from journal.core.codec import verify
 from journal.core.errors import CorruptRecord, RunGone, RunNotFound
 from journal.core.ports import Delta, Item, RunInfo, RunQuery, TurnInfo
 from journal.core.records import Record
+from journal.worlds.redis.calls import ignored
 from journal.worlds.redis.door import CHUNK_BYTES
 from journal.worlds.redis.keys import Keys, escaped, sortable
 from journal.worlds.redis.line import Line
@@ -62,7 +63,7 @@ class Reader:
     async def records(self, run: str, after: int, limit: int) -> list[Record]:
         """Up to `limit` records behind `after`. Raises `CorruptRecord`, `RunNotFound`, `RunGone`."""
         keys = self._keys.of_run(run)
-        state = self._line.call(("HMGET", keys.hash, "gone", "pos"))
+        state = ignored(self._line.call(("HMGET", keys.hash, "gone", "pos")))
         rows: list[Any] = []
         if limit > 0:
             rows = await self._line.call(("XRANGE", keys.stream, f"({after}-0", "+", "COUNT", limit))
@@ -76,8 +77,8 @@ class Reader:
         call = self._line.call
         # Closed first: nothing comes behind what is read then. Records before deltas: what was published below a
         # record that was read is there by then.
-        state = call(("HMGET", keys.hash, "gone", "closed"))
-        found = call(("XRANGE", keys.stream, f"({seq}-0", "+", "COUNT", CHUNK))
+        state = ignored(call(("HMGET", keys.hash, "gone", "closed")))
+        found = ignored(call(("XRANGE", keys.stream, f"({seq}-0", "+", "COUNT", CHUNK)))
         rows = await call(("XRANGE", keys.deltas, f"({seq}-{sub}", "+", "COUNT", CHUNK))
         gone, closed = await state
         await self._check_gone(run, gone)
@@ -136,7 +137,9 @@ class Reader:
         before, has_more = query.before, True
         while has_more and len(found) < query.limit:
             places, has_more = await self._places(query, before)
-            rows = [self._line.call(("HMGET", self._keys.of_run(run).hash, *_INFO)) for _, run in places]
+            rows = [
+                ignored(self._line.call(("HMGET", self._keys.of_run(run).hash, *_INFO))) for _, run in places
+            ]
             for (position, run), row in zip(places, rows, strict=True):
                 before = position
                 info = self._info(run, await row)
@@ -165,7 +168,7 @@ class Reader:
                 micros, its = divmod(before, partitions)
                 top = b"(" + kind + sortable(micros + (partition < its))
             command = ("ZRANGE", index, top, b"[" + kind, "BYLEX", "REV", "LIMIT", 0, count)
-            asked.append(self._line.call(command))
+            asked.append(ignored(self._line.call(command)))
         places: list[tuple[int, str]] = []
         bound = -1
         for partition, members in enumerate([await reply for reply in asked]):
@@ -182,7 +185,7 @@ class Reader:
     async def blob(self, run: str, blob: str) -> bytes:
         """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
         keys = self._keys.of_run(run)
-        state = self._line.call(("HMGET", keys.hash, "gone", "pos"))
+        state = ignored(self._line.call(("HMGET", keys.hash, "gone", "pos")))
         weight = await self._line.call(("HGET", keys.blobs, f"=:{blob}"))
         await self._check(run, await state)
         if weight is None:
