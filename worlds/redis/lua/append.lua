@@ -144,7 +144,8 @@ end
 
 -- KEYS: hash, stream, [index, if the run may be created or its entry may move], [blobs, if there are any]
 -- ARGV: time | batch | at head | epoch, token, previous batch; or empty, key, digest | event and three arguments, and
--- which record it is about | count, and that many records | 1 and run, agent, reader, record; or 0 | count, blobs
+-- which record it is about (0: the last) | run | count, and that many records: meta, body | 1 and agent, reader, the
+-- first record; or 0 | count, and that many pieces of blobs: field, bytes
 local function append(KEYS, A)
   local H, R, X = KEYS[1], KEYS[2], KEYS[3]
   local time, now = clock(A[1])

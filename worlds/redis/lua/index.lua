@@ -4,7 +4,7 @@
 --   *position run                          all runs              a agent \0 position run           by agent
 --   s status \0 position agent \0 run      by status             q agent \0 rank                   claimable now
 --   w visible-at agent \0 rank             claimable later       c closed-at run                   closed
---   g gone-until run                       tombstones            d finished-at seq run             deltas to drop
+--   g gone-until run                       tombstones            d finished-at seq position run    deltas to drop
 -- rank: priority (8, inverted), due at (14), position (14), reader (4), run. Numbers are hexadecimal.
 
 -- No NUL is left in it: that is what ends an agent's name.
