@@ -26,7 +26,7 @@ _BUILT_IN = {
     "valkey": "journal.worlds.redis:open_redis",
 }
 """What a checkout serves without being installed."""
-_EXTRAS = {"psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis"}
+_EXTRAS = {"psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis", "hiredis": "redis"}
 """Which extra of ours brings a driver."""
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=:)")
 _SECRET = re.compile(r"pass|pwd|secret|token|key|credential", re.IGNORECASE)

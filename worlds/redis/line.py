@@ -1,0 +1,291 @@
+"""The line to the server: every command of a world but the renewer's, over one pipelined connection.
+
+A command says what a cut means to it: a batch is answered `Unknown`, what may be asked twice is asked again, the rest
+fails. Commands that were not sent wait for the next connection, up to a bound; then the same holds.
+A cluster has one such line a node; the first key of a command says which.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from journal.core.errors import WorldError, WorldUnavailable
+from journal.core.ports import Unknown
+from journal.worlds.redis.address import Address
+from journal.worlds.redis.calls import Call, Cut, as_it_is, ignored
+from journal.worlds.redis.connection import Connection, Greeting, Part, connect, pack
+from journal.worlds.redis.keys import meta_key
+from journal.worlds.redis.library import TEXT
+from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, is_replica, world_error
+
+PATIENCE_SECONDS = 10.0
+"""How long a command waits for a server that is away, and for an answer, before its caller is told."""
+AGAIN_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+class Line:
+    """Belongs to the event loop that opened it."""
+
+    def __init__(self, address: Address, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._address = address
+        self._patience = patience_seconds
+        self._world = address.shown
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._sent: deque[Call] = deque()
+        self._outbox: list[Call] = []
+        self._landed: list[tuple[Call, Any]] = []
+        """Batches that the server has, and its replicas perhaps not."""
+        self._is_scheduled = False
+        self._is_alone = False
+        """Whether the last write was of one command: then the next goes out as it comes, and waits for no company."""
+        self._watch: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._idle: asyncio.Future[None] | None = None
+        self._reason = "the connection was lost"
+
+    async def open(self) -> Greeting:
+        """Connect for the first time: what fails now is raised."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._greet()
+        except (OSError, TimeoutError) as error:
+            raise self._away(error) from error
+
+    async def _greet(self) -> Greeting:
+        greeting = await connect(self._address)
+        try:
+            while True:
+                reply = await greeting.ask("FUNCTION", "LOAD", TEXT)
+                if not isinstance(reply, ReplyError) or "already exists" in str(reply):
+                    return greeting
+                if not is_passing(reply):
+                    raise world_error(reply, self._world)
+                await asyncio.sleep(AGAIN_SECONDS)
+        except BaseException:
+            if greeting.connection is not None:
+                greeting.connection.abort()
+            raise
+
+    def use(self, greeting: Greeting) -> None:
+        """Send over that connection from now on. Raises OSError if it is gone already."""
+        connection = greeting.connection
+        if connection is None or connection.is_lost:
+            raise ConnectionResetError("the server closed the connection")
+        greeting.then, greeting.lost = self._replied, self._lost
+        self._connection = connection
+        self._flush()
+
+    # Asking
+
+    def call(
+        self, parts: tuple[Part, ...], *, cut: Cut = Cut.AGAIN, decode: Callable[[Any], Any] = as_it_is
+    ) -> "asyncio.Future[Any]":
+        """Send a command; the future has what `decode` makes of its reply, or a `WorldError`."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._is_closed:
+            future.set_exception(self._closed())
+            return future
+        call = Call(pack(parts), cut, decode, future, time.monotonic() + self._patience)
+        if self._is_alone and self._connection is not None and not (self._sent or self._outbox):
+            self._send(self._connection, [call])
+            return future
+        self._outbox.append(call)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if self._connection is not None and self._outbox:
+            calls, self._outbox = self._outbox, []
+            self._is_alone = len(calls) == 1
+            self._send(self._connection, calls)
+
+    def _send(self, connection: Connection, calls: list[Call]) -> None:
+        if self._address.wait and any(call.cut is Cut.UNKNOWN for call in calls):
+            calls = [*calls, *self._wait_for_replicas()]
+        due = time.monotonic() + self._patience
+        for call in calls:
+            call.due = due
+        self._sent.extend(calls)
+        connection.write(calls[0].data if len(calls) == 1 else b"".join([call.data for call in calls]))
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._patience, self._look_after)
+
+    def _wait_for_replicas(self) -> list[Call]:
+        """Behind the batches of one write. A write of its own comes first, since WAIT is about this connection's last
+        one, and a batch that is there already writes nothing."""
+        deadline = time.monotonic() + self._patience
+        milliseconds = int(self._patience * 500)
+        commands: list[tuple[tuple[Part, ...], Callable[[Any], Any]]] = [
+            (("HSET", meta_key(self._address.prefix), "waited", ""), as_it_is),
+            (("WAIT", self._address.wait, milliseconds), self._waited),
+        ]
+        return [
+            Call(pack(parts), Cut.FAILED, decode, ignored(self._loop.create_future()), deadline)
+            for parts, decode in commands
+        ]
+
+    def _waited(self, replicas: int) -> None:
+        landed, self._landed = self._landed, []
+        for call, answer in landed:
+            if replicas < self._address.wait:
+                answer = Unknown(f"{replicas} of {self._address.wait} replicas have it")
+            if not call.future.done():
+                call.future.set_result(answer)
+
+    # Replies
+
+    def _replied(self, reply: Any) -> None:
+        call = self._sent.popleft()
+        if isinstance(reply, ReplyError):
+            self._refused(call, reply)
+        elif not call.future.done():
+            try:
+                answer = call.decode(reply)
+                if self._address.wait and call.cut is Cut.UNKNOWN:
+                    self._landed.append((call, answer))
+                else:
+                    call.future.set_result(answer)
+            except Exception as error:  # noqa: BLE001 - the next replies have other callers
+                call.fail(error)
+        if self._idle is not None:
+            self._check_idle()
+
+    def _refused(self, call: Call, error: ReplyError) -> None:
+        """Nothing was done. What may pass is offered again, as it is."""
+        if is_missing_function(error) and time.monotonic() < call.deadline:
+            load, future = pack(("FUNCTION", "LOAD", TEXT)), ignored(self._loop.create_future())
+            self._outbox.append(Call(load, Cut.FAILED, as_it_is, future, call.deadline))
+            self._again(call)
+        elif is_passing(error) and time.monotonic() < call.deadline:
+            self._loop.call_later(AGAIN_SECONDS, self._again, call)
+        elif is_passing(error):
+            self._unanswered(call, world_error(error, self._world))
+        elif "already exists" not in str(error):
+            call.fail(world_error(error, self._world))
+            if is_replica(error) and self._connection is not None:
+                # It was the primary once. Whoever is now may be found under the same name.
+                self._connection.abort()
+
+    @staticmethod
+    def _unanswered(call: Call, error: WorldError) -> None:
+        """A batch may have been offered before, so that it is not known to be missing: its author offers it again."""
+        if call.cut is not Cut.UNKNOWN:
+            call.fail(error)
+        elif not call.future.done():
+            call.future.set_result(Unknown(str(error)))
+
+    def _again(self, call: Call) -> None:
+        if self._is_closed and self._connection is None:
+            call.fail(self._closed())
+            return
+        self._outbox.append(call)
+        self._flush()
+
+    def _look_after(self) -> None:
+        """A server that hangs says nothing: after the bound, the connection is taken for lost."""
+        self._watch = None
+        if not self._sent or self._connection is None:
+            return
+        left = self._sent[0].due - time.monotonic()
+        if left <= 0:
+            self._reason = f"it has not answered for {self._patience:g} s"
+            self._connection.abort()
+        else:
+            self._watch = self._loop.call_later(left, self._look_after)
+
+    # A lost connection
+
+    def _lost(self, connection: Connection, error: Exception | None) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if error is not None:
+            self._reason = f"the connection was lost: {error}"
+        sent, self._sent = [call for call, _ in self._landed] + list(self._sent), deque()
+        self._landed = []
+        again: list[Call] = []
+        for call in sent:
+            if call.cut is Cut.AGAIN and time.monotonic() < call.deadline:
+                again.append(call)
+            else:
+                self._unanswered(call, WorldUnavailable(self._reason, world=self._world))
+        self._outbox[:0] = again
+        self._reason = "the connection was lost"
+        if self._is_closed:
+            self._give_up(self._closed())
+        elif self._task is None or self._task.done():
+            self._task = self._loop.create_task(self._reconnect(), name="journal-redis-reconnect")
+        self._check_idle()
+
+    async def _reconnect(self) -> None:
+        pause = AGAIN_SECONDS / 2
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    greeting = await self._greet()
+                self.use(greeting)
+                return
+            except (OSError, TimeoutError) as found:
+                self._expire(self._away(found))
+            except Exception as found:  # noqa: BLE001 - whatever it is, those who wait are told, and it is tried again
+                self._give_up(found)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only so that clients do not come at once
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _expire(self, error: WorldError) -> None:
+        now = time.monotonic()
+        for call in self._outbox:
+            if call.deadline <= now:
+                self._unanswered(call, error)
+        self._outbox = [call for call in self._outbox if call.deadline > now]
+        self._check_idle()
+
+    def _give_up(self, error: BaseException) -> None:
+        calls, self._outbox = self._outbox, []
+        for call in calls:
+            call.fail(error)
+        self._check_idle()
+
+    # The end
+
+    async def aclose(self) -> None:
+        """Finish what was asked, within the bound; then let go."""
+        self._is_closed = True
+        self._idle = self._loop.create_future()
+        self._check_idle()
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._idle
+        except TimeoutError:
+            pass
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._give_up(self._closed())
+        if self._watch is not None:
+            self._watch.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+            for call in self._sent:
+                call.fail(self._closed())
+
+    def _check_idle(self) -> None:
+        if self._idle is not None and not (self._sent or self._outbox or self._idle.done()):
+            self._idle.set_result(None)
+
+    def _away(self, error: Exception) -> WorldUnavailable:
+        reason = str(error) or f"nothing within {self._patience:g} s"
+        return WorldUnavailable(f"it does not answer: {reason}", world=self._world)
+
+    def _closed(self) -> WorldUnavailable:
+        return WorldUnavailable("it was closed here: open it again", world=self._world)
