@@ -1,0 +1,307 @@
+"""Batches to parameters and answers: how a group is put to the server, and what it says of each.
+
+The quick way (`append_records`) is for a holder's batch that brings records and changes nothing else, alone of its run
+in the group; the server takes it if one look suffices, else it goes the long way (`append_batches`) with the others.
+"""
+
+import asyncio
+from collections import Counter
+from hashlib import blake2b
+from typing import Any
+from zlib import crc32
+
+from psycopg import pq
+
+from journal.core.ports import (
+    Answer,
+    Batch,
+    Block,
+    Close,
+    Closed,
+    Committed,
+    Drain,
+    Duplicate,
+    Finish,
+    Gone,
+    HeadMoved,
+    Held,
+    KeyConflict,
+    Keyed,
+    LogRegressed,
+    NoRun,
+    Park,
+    Progress,
+    QueueChange,
+    Release,
+    Retry,
+    StaleClaim,
+    Submit,
+    Wake,
+    batch_bytes,
+)
+from journal.core.records import NewRecord
+from journal.worlds.postgres.binary import (
+    bool_array,
+    bytes_array,
+    double,
+    int_array,
+    long_array,
+    optional_doubles,
+    optional_longs,
+    text_array,
+    to_double,
+    to_int,
+    to_longs,
+)
+
+_KNOWN_RUNS = 10_000
+_EVENTS: dict[type[Any], str] = {
+    Submit: "submit",
+    Park: "park",
+    Wake: "wake",
+    Progress: "progress",
+    Finish: "finish",
+    Block: "block",
+    Release: "release",
+    Drain: "drain",
+    Retry: "retry",
+    Close: "close",
+}
+
+
+class Places:
+    """Where the runs of one namespace are: the key of their lock, and their rid once it was told."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self._prefix = f"{namespace}\x01".encode()
+        self._locks: dict[str, int] = {}
+        self.rids: dict[str, int] = {}
+
+    def lock(self, run: str) -> int:
+        """The same number in every process: claims find it in the run's entry."""
+        key = self._locks.get(run)
+        if key is None:
+            if len(self._locks) > _KNOWN_RUNS:
+                self._locks.clear()
+                self.rids.clear()
+            digest = blake2b(self._prefix + run.encode(), digest_size=8).digest()
+            key = self._locks[run] = int.from_bytes(digest, "big", signed=True)
+        return key
+
+    def learn(self, run: str, rid: int) -> None:
+        """A claim or an answer told where the run is. It may have moved since: a claim's token tells."""
+        self.rids[run] = rid
+
+
+class Offer:
+    """A batch on its way."""
+
+    __slots__ = ("batch", "future", "goes_long", "has_work", "lock", "rows", "size")
+
+    def __init__(self, batch: Batch, future: "asyncio.Future[Answer]", lock: int) -> None:
+        self.batch = batch
+        self.future = future
+        self.lock = lock
+        self.rows = len(batch.records) + 1
+        self.size = batch_bytes(batch)
+        self.goes_long = False
+        """The quick way did not take it."""
+        self.has_work = False
+        """Whether it may have made an entry claimable."""
+
+    def may_go_quick(self, places: Places) -> bool:
+        batch = self.batch
+        author = batch.author
+        return (
+            not self.goes_long
+            and isinstance(author, Held)
+            and author.prev_batch is not None
+            and batch.at_head is None
+            and (batch.queue is None or isinstance(batch.queue, Progress))
+            and bool(batch.records)
+            and not batch.blobs
+            and batch.run in places.rids
+        )
+
+
+class Group:
+    """A group of offers as one statement."""
+
+    __slots__ = ("_long", "_quick", "name", "parameters")
+
+    def __init__(self, offers: list[Offer], places: Places, at: float | None) -> None:
+        if len(offers) == 1:
+            is_quick = offers[0].may_go_quick(places)
+            self._quick, self._long = (offers, []) if is_quick else ([], offers)
+            locks = [offers[0].lock]
+        else:
+            count = Counter(offer.lock for offer in offers)
+            self._quick, self._long = [], []
+            for offer in offers:
+                is_quick = count[offer.lock] == 1 and offer.may_go_quick(places)
+                (self._quick if is_quick else self._long).append(offer)
+            locks = sorted(count)
+        self.parameters: list[bytes | None] = [double(at), long_array(locks)]
+        self.parameters += _quick_parameters(self._quick, places)
+        self.name = b"append_records"
+        if self._long:
+            self.name = b"append_batches"
+            self.parameters += _long_parameters(self._long, places.namespace)
+
+    def answers(
+        self, result: "pq.abc.PGresult", places: Places
+    ) -> list[tuple[Offer, Answer | None]]:
+        """What became of each; None: the quick way did not take it, so it has to go the long way."""
+        found: list[tuple[Offer, Answer | None]] = []
+        if not self._long:
+            heads, now = to_longs(_cell(result, 0, 0)), to_double(_cell(result, 0, 1))
+            for offer, head in zip(self._quick, heads, strict=True):
+                answer = Committed(head + 1, head + len(offer.batch.records), now) if head else None
+                found.append((offer, answer))
+            return found
+        for nth, offer in enumerate(self._quick):
+            if to_int(_cell(result, nth, 0)) == 0:
+                found.append((offer, None))
+            else:
+                head = to_int(_cell(result, nth, 2)) - 1
+                now = to_double(_cell(result, nth, 4))
+                found.append((offer, Committed(head + 1, head + len(offer.batch.records), now)))
+        for nth, offer in enumerate(self._long, len(self._quick)):
+            found.append((offer, _answer(result, nth, offer, places)))
+        return found
+
+
+def _cell(result: "pq.abc.PGresult", row: int, column: int) -> bytes:
+    value = result.get_value(row, column)
+    assert value is not None, "the functions answer these columns always"
+    return value
+
+
+def _answer(result: "pq.abc.PGresult", row: int, offer: Offer, places: Places) -> Answer:
+    code = to_int(_cell(result, row, 0))
+    author = offer.batch.author
+    if code in (1, 2, 3):
+        first, last = to_int(_cell(result, row, 2)), to_int(_cell(result, row, 3))
+        landed = Committed(first, last, to_double(_cell(result, row, 4)))
+        places.learn(offer.batch.run, to_int(_cell(result, row, 1)))
+        if code == 1:
+            offer.has_work = result.get_value(row, 7) == b"\x01"
+            return landed
+        return Duplicate(landed, result.get_value(row, 5) == b"\x01") if code == 2 else KeyConflict(landed)
+    if code == 4:
+        assert isinstance(author, Held), "only a holder has a claim"
+        return StaleClaim(author.claim.epoch, to_int(_cell(result, row, 6)))
+    if code == 5:
+        return LogRegressed(to_int(_cell(result, row, 3)))
+    if code == 6:
+        return HeadMoved(to_int(_cell(result, row, 3)))
+    return {7: NoRun, 8: Closed, 9: Gone}[code]()
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _record_columns(records: list[NewRecord]) -> list[bytes]:
+    return [
+        text_array([record.type for record in records]),
+        bytes_array([_encoded(record.turn) for record in records]),
+        bytes_array([_encoded(record.key) for record in records]),
+        bytes_array([record.body for record in records]),
+        long_array([record.checksum for record in records]),
+        bytes_array([_encoded(record.key_id) for record in records]),
+    ]
+
+
+def _quick_parameters(offers: list[Offer], places: Places) -> list[bytes]:
+    rids: list[int] = []
+    epochs: list[int] = []
+    tokens: list[bytes | None] = []
+    previous: list[bytes | None] = []
+    progress: list[bool] = []
+    of_batch: list[int] = []
+    nths: list[int] = []
+    record_rids: list[int] = []
+    record_epochs: list[int] = []
+    ids: list[bytes | None] = []
+    records: list[NewRecord] = []
+    for place, offer in enumerate(offers, 1):
+        batch = offer.batch
+        author = batch.author
+        assert isinstance(author, Held), "only a holder's batch goes the quick way"
+        claim = author.claim
+        rid = places.rids[batch.run]
+        rids.append(rid)
+        epochs.append(claim.epoch)
+        tokens.append(claim.token)
+        previous.append(author.prev_batch)
+        progress.append(batch.queue is not None)
+        for nth, record in enumerate(batch.records, 1):
+            of_batch.append(place)
+            nths.append(nth)
+            record_rids.append(rid)
+            record_epochs.append(claim.epoch)
+            ids.append(batch.id)
+            records.append(record)
+    return [
+        long_array(rids),
+        long_array(epochs),
+        bytes_array(tokens),
+        bytes_array(previous),
+        bool_array(progress),
+        int_array(of_batch),
+        int_array(nths),
+        long_array(record_rids),
+        long_array(record_epochs),
+        bytes_array(ids),
+        *_record_columns(records),
+    ]
+
+
+def _long_parameters(offers: list[Offer], namespace: str) -> list[bytes]:
+    batches = [offer.batch for offer in offers]
+    held = [batch.author if isinstance(batch.author, Held) else None for batch in batches]
+    keyed = [batch.author if isinstance(batch.author, Keyed) else None for batch in batches]
+    creates = [batch.create if isinstance(batch.author, Keyed) else None for batch in batches]
+    events = [batch.queue for batch in batches]
+    records = [
+        ((create.record, *batch.records) if create is not None else batch.records)
+        for batch, create in zip(batches, creates, strict=True)
+    ]
+    blobs = [blob for batch in batches for blob in batch.blobs]
+    return [
+        namespace.encode(),
+        long_array([offer.lock for offer in offers]),
+        text_array([batch.run for batch in batches]),
+        bytes_array([batch.id for batch in batches]),
+        optional_longs([author and author.claim.epoch for author in held]),
+        bytes_array([author and author.claim.token for author in held]),
+        bytes_array([author and author.prev_batch for author in held]),
+        bytes_array([author and author.key.encode() for author in keyed]),
+        bytes_array([author and author.digest for author in keyed]),
+        optional_longs([batch.at_head for batch in batches]),
+        text_array([create and create.agent for create in creates]),
+        optional_longs([create and create.min_reader for create in creates]),
+        text_array([None if event is None else _EVENTS[type(event)] for event in events]),
+        bytes_array([_encoded(getattr(event, "turn", None)) for event in events]),
+        text_array([getattr(event, "status", None) for event in events]),
+        optional_longs([getattr(event, "priority", None) for event in events]),
+        optional_doubles([_due(event) for event in events]),
+        int_array([len(found) for found in records]),
+        int_array([len(batch.blobs) for batch in batches]),
+        *_record_columns([record for found in records for record in found]),
+        bytes_array([blob.id.encode() for blob in blobs]),
+        long_array([crc32(blob.data) for blob in blobs]),
+        bytes_array([blob.data for blob in blobs]),
+    ]
+
+
+def _due(event: QueueChange | None) -> float | None:
+    match event:
+        case Submit(due_at=due_at) | Park(due_at=due_at):
+            return due_at
+        case Release(delay_seconds=delay):
+            return delay
+        case _:
+            return None
