@@ -81,6 +81,11 @@ def double(value: float | None) -> bytes | None:
     return None if value is None else _double.pack(value)
 
 
+def long(value: int) -> bytes:
+    """`bigint`."""
+    return _long.pack(value)
+
+
 def to_double(data: bytes) -> float:
     """From `double precision`."""
     found: float = _double.unpack(data)[0]

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from hashlib import blake2b
 
+import anyio
 import psycopg
 from psycopg import pq, sql
 
@@ -122,6 +123,9 @@ class Ringer:
         self._timer: asyncio.TimerHandle | None = None
         self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._quiet = asyncio.Event()
+        """No hint is under way."""
+        self._quiet.set()
         self._is_closed = False
 
     def ring(self, locks: list[int], has_work: bool) -> None:
@@ -133,9 +137,7 @@ class Ringer:
                 self._timer.cancel()
                 self._timer = None
         if self._timer is None and not self._is_closed:
-            self._timer = self._loop.call_later(
-                WORK_SECONDS if self._has_work else RING_SECONDS, self._send
-            )
+            self._timer = self._loop.call_later(WORK_SECONDS if self._has_work else RING_SECONDS, self._send)
 
     def _send(self) -> None:
         self._timer = None
@@ -149,10 +151,11 @@ class Ringer:
         payload = payload_of(self._locks, self._has_work)
         self._locks.clear()
         self._has_work = False
+        self._quiet.clear()
         self._wire.execute(b"notify", [self._channel, payload.encode()], self._sent)
 
     def _sent(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
-        """A hint that was lost is made good by the others' polling."""
+        self._quiet.set()  # a hint that was lost is made good by the others' polling
 
     async def _open(self) -> None:
         try:
@@ -176,11 +179,13 @@ class Ringer:
 
     async def aclose(self) -> None:
         """Say what is left to say, if the server answers soon, then close the connection."""
-        until = self._loop.time() + LEAVE_SECONDS
-        while self._loop.time() < until and (
-            self._locks or self._has_work or (self._wire is not None and self._wire.is_busy)
-        ):
-            await asyncio.sleep(WORK_SECONDS)
+        with anyio.move_on_after(LEAVE_SECONDS):
+            await self._quiet.wait()
+            if self._locks or self._has_work:
+                self._send()
+            if self._opening is not None:
+                await asyncio.wait([self._opening])
+            await self._quiet.wait()
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

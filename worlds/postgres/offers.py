@@ -6,6 +6,7 @@ in the group; the server takes it if one look suffices, else it goes the long wa
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -45,6 +46,7 @@ from journal.worlds.postgres.binary import (
     bytes_array,
     double,
     int_array,
+    long,
     long_array,
     optional_doubles,
     optional_longs,
@@ -67,6 +69,9 @@ _EVENTS: dict[type[Any], str] = {
     Retry: "retry",
     Close: "close",
 }
+
+
+_BARE: dict[int, Callable[[], Answer]] = {7: NoRun, 8: Closed, 9: Gone}
 
 
 class Places:
@@ -131,45 +136,45 @@ class Group:
     __slots__ = ("_long", "_quick", "name", "parameters")
 
     def __init__(self, offers: list[Offer], places: Places, at: float | None) -> None:
-        if len(offers) == 1:
-            is_quick = offers[0].may_go_quick(places)
-            self._quick, self._long = (offers, []) if is_quick else ([], offers)
-            locks = [offers[0].lock]
-        else:
-            count = Counter(offer.lock for offer in offers)
-            self._quick, self._long = [], []
-            for offer in offers:
-                is_quick = count[offer.lock] == 1 and offer.may_go_quick(places)
-                (self._quick if is_quick else self._long).append(offer)
-            locks = sorted(count)
-        self.parameters: list[bytes | None] = [double(at), long_array(locks)]
-        self.parameters += _quick_parameters(self._quick, places)
+        self._quick: list[Offer] = []
+        self._long: list[Offer] = []
+        self.parameters: list[bytes | None]
+        if len(offers) == 1 and offers[0].may_go_quick(places):
+            self._quick = offers
+            self.name = b"append_alone"
+            self.parameters = [double(at), *_alone_parameters(offers[0], places)]
+            return
+        count = Counter(offer.lock for offer in offers)
+        for offer in offers:
+            is_quick = count[offer.lock] == 1 and offer.may_go_quick(places)
+            (self._quick if is_quick else self._long).append(offer)
+        self.parameters = [double(at), long_array(sorted(count)), *_quick_parameters(self._quick, places)]
         self.name = b"append_records"
         if self._long:
             self.name = b"append_batches"
             self.parameters += _long_parameters(self._long, places.namespace)
 
-    def answers(
-        self, result: "pq.abc.PGresult", places: Places
-    ) -> list[tuple[Offer, Answer | None]]:
+    def answers(self, result: "pq.abc.PGresult", places: Places) -> list[tuple[Offer, Answer | None]]:
         """What became of each; None: the quick way did not take it, so it has to go the long way."""
-        found: list[tuple[Offer, Answer | None]] = []
         if not self._long:
-            heads, now = to_longs(_cell(result, 0, 0)), to_double(_cell(result, 0, 1))
-            for offer, head in zip(self._quick, heads, strict=True):
-                answer = Committed(head + 1, head + len(offer.batch.records), now) if head else None
-                found.append((offer, answer))
-            return found
+            now = to_double(_cell(result, 0, 1))
+            if self.name == b"append_alone":
+                return [(self._quick[0], _landed(self._quick[0], to_int(_cell(result, 0, 0)), now))]
+            heads = to_longs(_cell(result, 0, 0))
+            return [
+                (offer, _landed(offer, head, now)) for offer, head in zip(self._quick, heads, strict=True)
+            ]
+        found: list[tuple[Offer, Answer | None]] = []
         for nth, offer in enumerate(self._quick):
-            if to_int(_cell(result, nth, 0)) == 0:
-                found.append((offer, None))
-            else:
-                head = to_int(_cell(result, nth, 2)) - 1
-                now = to_double(_cell(result, nth, 4))
-                found.append((offer, Committed(head + 1, head + len(offer.batch.records), now)))
+            head = to_int(_cell(result, nth, 2)) - 1 if to_int(_cell(result, nth, 0)) else 0
+            found.append((offer, _landed(offer, head, to_double(_cell(result, nth, 4)))))
         for nth, offer in enumerate(self._long, len(self._quick)):
             found.append((offer, _answer(result, nth, offer, places)))
         return found
+
+
+def _landed(offer: Offer, head: int, now: float) -> Committed | None:
+    return Committed(head + 1, head + len(offer.batch.records), now) if head else None
 
 
 def _cell(result: "pq.abc.PGresult", row: int, column: int) -> bytes:
@@ -196,14 +201,14 @@ def _answer(result: "pq.abc.PGresult", row: int, offer: Offer, places: Places) -
         return LogRegressed(to_int(_cell(result, row, 3)))
     if code == 6:
         return HeadMoved(to_int(_cell(result, row, 3)))
-    return {7: NoRun, 8: Closed, 9: Gone}[code]()
+    return _BARE[code]()
 
 
 def _encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _record_columns(records: list[NewRecord]) -> list[bytes]:
+def _record_columns(records: Sequence[NewRecord]) -> list[bytes]:
     return [
         text_array([record.type for record in records]),
         bytes_array([_encoded(record.turn) for record in records]),
@@ -211,6 +216,23 @@ def _record_columns(records: list[NewRecord]) -> list[bytes]:
         bytes_array([record.body for record in records]),
         long_array([record.checksum for record in records]),
         bytes_array([_encoded(record.key_id) for record in records]),
+    ]
+
+
+def _alone_parameters(offer: Offer, places: Places) -> list[bytes | None]:
+    batch = offer.batch
+    author = batch.author
+    assert isinstance(author, Held), "only a holder's batch goes the quick way"
+    claim = author.claim
+    return [
+        long(offer.lock),
+        long(places.rids[batch.run]),
+        long(claim.epoch),
+        claim.token,
+        author.prev_batch,
+        b"\x00" if batch.queue is None else b"\x01",
+        batch.id,
+        *_record_columns(batch.records),
     ]
 
 
@@ -275,14 +297,14 @@ def _long_parameters(offers: list[Offer], namespace: str) -> list[bytes]:
         long_array([offer.lock for offer in offers]),
         text_array([batch.run for batch in batches]),
         bytes_array([batch.id for batch in batches]),
-        optional_longs([author and author.claim.epoch for author in held]),
-        bytes_array([author and author.claim.token for author in held]),
-        bytes_array([author and author.prev_batch for author in held]),
-        bytes_array([author and author.key.encode() for author in keyed]),
-        bytes_array([author and author.digest for author in keyed]),
+        optional_longs([None if author is None else author.claim.epoch for author in held]),
+        bytes_array([None if author is None else author.claim.token for author in held]),
+        bytes_array([None if author is None else author.prev_batch for author in held]),
+        bytes_array([None if author is None else author.key.encode() for author in keyed]),
+        bytes_array([None if author is None else author.digest for author in keyed]),
         optional_longs([batch.at_head for batch in batches]),
-        text_array([create and create.agent for create in creates]),
-        optional_longs([create and create.min_reader for create in creates]),
+        text_array([None if create is None else create.agent for create in creates]),
+        optional_longs([None if create is None else create.min_reader for create in creates]),
         text_array([None if event is None else _EVENTS[type(event)] for event in events]),
         bytes_array([_encoded(getattr(event, "turn", None)) for event in events]),
         text_array([getattr(event, "status", None) for event in events]),

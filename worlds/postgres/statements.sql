@@ -1,6 +1,12 @@
 -- Every statement of the Postgres world, by name. `-- name:` starts one; the comment below it says why it is as it is.
 -- {schema} is put in once, when the world is opened. `at` is null but for tests, which bring a clock of their own.
 
+-- name: append_alone
+select head, now from {schema}.append_alone(
+    $1::double precision, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bytea, $7::boolean, $8::bytea,
+    $9::text[], $10::bytea[], $11::bytea[], $12::bytea[], $13::bigint[], $14::bytea[]
+);
+
 -- name: append_records
 select heads, now from {schema}.append_records(
     $1::double precision, $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::boolean[],

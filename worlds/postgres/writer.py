@@ -29,8 +29,12 @@ GROUP_BYTES = 8 * 1024 * 1024
 ANSWER_SECONDS = 30.0
 """A server that has not answered for so long is taken for lost: it hangs, or the network does."""
 PASSING_TRIES = 5
+SPLIT_FROM = 8
+"""Groups from this size on are answered in two halves."""
+HELD_PASSES = 5
+"""Passes of the loop for which the second half waits at most: being answered, waking and appending take three."""
 
-_PREPARED = ("append_records", "append_batches", "publish")
+_PREPARED = ("append_alone", "append_records", "append_batches", "publish")
 
 Member = Offer | Publication
 Connection = psycopg.AsyncConnection[Any]
@@ -58,6 +62,7 @@ class Writer:
         """Parts of a group that failed, ahead of everything that came later."""
         self._under_way: list[Member] | None = None
         self._group: Group | None = None
+        self._held: list[tuple[Offer, Answer | None]] = []
         self._tries = 0
         self._is_scheduled = False
         self._is_alone = False
@@ -128,8 +133,9 @@ class Writer:
             self._send(self._halves.popleft())
         elif self._pending:
             members = self._take_group()
-            self._is_alone = len(members) == 1 and not self._pending
+            self._is_alone = len(members) == 1 and not (self._pending or self._held)
             self._send(members)
+            self._let_go()
         else:
             self._check_idle()
 
@@ -181,7 +187,11 @@ class Writer:
         if group is None:
             self._deliver_published(members, publish_answers(result))
         else:
-            self._deliver(group.answers(result, self._places))
+            answers = group.answers(result, self._places)
+            if len(answers) >= SPLIT_FROM and not (self._pending or self._halves or self._is_closed):
+                self._deliver_by_halves(answers)
+            else:
+                self._deliver(answers)
         if (self._pending or self._halves) and not self._is_scheduled:
             self._schedule()
         elif self._idle is not None:
@@ -205,6 +215,29 @@ class Writer:
             self._halves.append(again)
         if runs:
             self._on_change(runs, has_work)
+
+    def _deliver_by_halves(self, answers: list[tuple[Offer, Answer | None]]) -> None:
+        """Let those of one half go on, and the others once the first are back with their next batches.
+
+        Runs that are all answered together come back together: then we and the server wait for each other in turn. In
+        two halves both work at the same time.
+        """
+        middle = len(answers) // 2
+        self._held = answers[middle:]
+        self._deliver(answers[:middle])
+        self._loop.call_soon(self._let_go, HELD_PASSES)
+
+    def _let_go(self, passes: int = 0) -> None:
+        """Answer the second half: when the first is on its way, or is not heard of for some passes."""
+        if not self._held:
+            return
+        if passes:
+            self._loop.call_soon(self._let_go, passes - 1)
+            return
+        held, self._held = self._held, []
+        self._deliver(held)
+        if self._halves and not self._is_scheduled:
+            self._schedule()
 
     def _deliver_published(self, members: list[Member], taken: tuple[bool, ...]) -> None:
         runs: list[str] = []
@@ -303,6 +336,7 @@ class Writer:
     async def aclose(self) -> None:
         """Finish what was offered, then close the connection."""
         self._is_closed = True
+        self._let_go()
         if self._pending or self._halves or self._under_way is not None or self._recovery is not None:
             self._idle = self._loop.create_future()
             if not self._is_scheduled:
