@@ -152,7 +152,7 @@ class Ringer:
         self._locks.clear()
         self._has_work = False
         self._quiet.clear()
-        self._wire.execute(b"notify", [self._channel, payload.encode()], self._sent)
+        self._wire.execute([(b"notify", [self._channel, payload.encode()])], self._sent)
 
     def _sent(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
         self._quiet.set()  # a hint that was lost is made good by the others' polling

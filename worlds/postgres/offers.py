@@ -55,6 +55,7 @@ from journal.worlds.postgres.binary import (
     to_int,
     to_longs,
 )
+from journal.worlds.postgres.wire import Step
 
 _KNOWN_RUNS = 10_000
 _EVENTS: dict[type[Any], str] = {
@@ -131,36 +132,41 @@ class Offer:
 
 
 class Group:
-    """A group of offers as one statement."""
+    """A group of offers as the statements of one transaction; the last one answers."""
 
-    __slots__ = ("_long", "_quick", "name", "parameters")
+    __slots__ = ("_is_one_record", "_long", "_quick", "steps")
 
     def __init__(self, offers: list[Offer], places: Places, at: float | None) -> None:
         self._quick: list[Offer] = []
         self._long: list[Offer] = []
-        self.parameters: list[bytes | None]
-        if len(offers) == 1 and offers[0].may_go_quick(places):
+        self.steps: list[Step]
+        first = offers[0]
+        self._is_one_record = (
+            len(offers) == 1 and len(first.batch.records) == 1 and first.may_go_quick(places)
+        )
+        if self._is_one_record:
             self._quick = offers
-            self.name = b"append_alone"
-            self.parameters = [double(at), *_alone_parameters(offers[0], places)]
+            lock: Step = (b"lock_run", [long(first.lock)])
+            self.steps = [lock, (b"append_record", _record_parameters(first, places, at))]
             return
         count = Counter(offer.lock for offer in offers)
         for offer in offers:
             is_quick = count[offer.lock] == 1 and offer.may_go_quick(places)
             (self._quick if is_quick else self._long).append(offer)
-        self.parameters = [double(at), long_array(sorted(count)), *_quick_parameters(self._quick, places)]
-        self.name = b"append_records"
+        parameters = [double(at), long_array(sorted(count)), *_quick_parameters(self._quick, places)]
         if self._long:
-            self.name = b"append_batches"
-            self.parameters += _long_parameters(self._long, places.namespace)
+            parameters += _long_parameters(self._long, places.namespace)
+        self.steps = [(b"append_batches" if self._long else b"append_records", parameters)]
 
     def answers(self, result: "pq.abc.PGresult", places: Places) -> list[tuple[Offer, Answer | None]]:
         """What became of each; None: the quick way did not take it, so it has to go the long way."""
+        if self._is_one_record:
+            if not result.ntuples:
+                return [(self._quick[0], None)]
+            seq = to_int(_cell(result, 0, 0))
+            return [(self._quick[0], Committed(seq, seq, to_double(_cell(result, 0, 1))))]
         if not self._long:
-            now = to_double(_cell(result, 0, 1))
-            if self.name == b"append_alone":
-                return [(self._quick[0], _landed(self._quick[0], to_int(_cell(result, 0, 0)), now))]
-            heads = to_longs(_cell(result, 0, 0))
+            heads, now = to_longs(_cell(result, 0, 0)), to_double(_cell(result, 0, 1))
             return [
                 (offer, _landed(offer, head, now)) for offer, head in zip(self._quick, heads, strict=True)
             ]
@@ -219,20 +225,25 @@ def _record_columns(records: Sequence[NewRecord]) -> list[bytes]:
     ]
 
 
-def _alone_parameters(offer: Offer, places: Places) -> list[bytes | None]:
+def _record_parameters(offer: Offer, places: Places, at: float | None) -> list[bytes | None]:
     batch = offer.batch
-    author = batch.author
+    author, record = batch.author, batch.records[0]
     assert isinstance(author, Held), "only a holder's batch goes the quick way"
     claim = author.claim
     return [
-        long(offer.lock),
         long(places.rids[batch.run]),
+        double(at),
+        record.type.encode(),
+        _encoded(record.turn),
+        _encoded(record.key),
         long(claim.epoch),
+        batch.id,
+        record.body,
+        long(record.checksum),
+        _encoded(record.key_id),
         claim.token,
         author.prev_batch,
         b"\x00" if batch.queue is None else b"\x01",
-        batch.id,
-        *_record_columns(batch.records),
     ]
 
 

@@ -1,7 +1,8 @@
 """Prepared statements over one connection, without a change of task: what the writer and the bells speak through.
 
-libpq is asked directly, and the event loop tells when the socket can be read. One statement is under way at a time; its
-results, or the error, go to a callback. The driver's own coroutines would cost an append as much again as the server.
+libpq is asked directly, and the event loop tells when the socket can be read. One transaction is under way at a time:
+a statement, or several that are sent at once and land together; the last result, or the first error, goes to a
+callback. The driver's own coroutines would cost an append as much again as the server.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
+Step = tuple[bytes, list[bytes | None]]
+"""The name of a prepared statement, and its parameters in binary."""
 OnDone = Callable[["pq.abc.PGresult | None", Exception | None], None]
 
 
@@ -32,10 +35,12 @@ class Wire:
         self._on_notice = on_notice
         self._on_done: OnDone | None = None
         self._result: pq.abc.PGresult | None = None
+        self._error: psycopg.Error | None = None
         self._is_writing = False
         self._is_open = True
         self._formats: dict[int, list[int]] = {}
         self._socket = self._pgconn.socket
+        self._pgconn.enter_pipeline_mode()
         self._loop.add_reader(self._socket, self._readable)
 
     @property
@@ -48,15 +53,20 @@ class Wire:
         """Whether a statement is under way."""
         return self._on_done is not None
 
-    def execute(self, name: bytes, parameters: Sequence[bytes | None], on_done: OnDone) -> None:
-        """Run a prepared statement, all in binary. `on_done` gets its last result, or what went wrong."""
-        count = len(parameters)
-        formats = self._formats.get(count)
-        if formats is None:
-            formats = self._formats[count] = [1] * count
-        self._start(
-            on_done, lambda: self._pgconn.send_query_prepared(name, parameters, formats, result_format=1)
-        )
+    def execute(self, steps: Sequence[Step], on_done: OnDone) -> None:
+        """Run prepared statements in one transaction. `on_done` gets the last result, or what went wrong."""
+        self._on_done = on_done
+        try:
+            for name, parameters in steps:
+                count = len(parameters)
+                formats = self._formats.get(count)
+                if formats is None:
+                    formats = self._formats[count] = [1] * count
+                self._pgconn.send_query_prepared(name, parameters, formats, result_format=1)
+            self._pgconn.pipeline_sync()
+            self._flush()
+        except psycopg.Error as error:
+            self._lose(error)
 
     async def prepare(self, name: bytes, statement: str) -> None:
         """Prepare a statement under that name. Raises the driver's errors."""
@@ -70,17 +80,14 @@ class Wire:
             else:
                 done.set_result(None)
 
-        self._start(on_done, lambda: self._pgconn.send_prepare(name, statement.encode()))
-        await done
-
-    def _start(self, on_done: OnDone, send: Callable[[], None]) -> None:
         self._on_done = on_done
-        self._result = None
         try:
-            send()
+            self._pgconn.send_prepare(name, statement.encode())
+            self._pgconn.pipeline_sync()
             self._flush()
         except psycopg.Error as error:
             self._lose(error)
+        await done
 
     def _flush(self) -> None:
         if self._pgconn.flush():
@@ -111,35 +118,32 @@ class Wire:
             while not pgconn.is_busy():
                 result = pgconn.get_result()
                 if result is None:
+                    if pgconn.status != pq.ConnStatus.OK:
+                        raise psycopg.OperationalError("the connection was closed")
+                    continue  # the end of one statement's results
+                status = result.status
+                if status == pq.ExecStatus.PIPELINE_SYNC:
                     self._finish()
                     return
-                self._result = result
+                if status == pq.ExecStatus.FATAL_ERROR:
+                    self._error = self._error or error_from_result(result, encoding="utf-8")
+                else:
+                    self._result = result
         except psycopg.Error as error:
             self._lose(error)
 
     def _finish(self) -> None:
-        on_done, result = self._on_done, self._result
-        self._on_done = self._result = None
+        on_done, result, error = self._on_done, self._result, self._error
+        self._on_done = self._result = self._error = None
         assert on_done is not None, "a result comes to whoever asked"
-        if result is None or result.status in (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE):
-            error: psycopg.Error
-            if result is None:
-                error = psycopg.OperationalError("the server sent no result")
-            else:
-                error = error_from_result(result, encoding="utf-8")
-            if self._pgconn.status != pq.ConnStatus.OK:
-                self._on_done = on_done
-                self._lose(error)
-            else:
-                on_done(None, error)
-            return
-        on_done(result, None)
+        on_done(None if error else result, error)
 
     def _lose(self, error: Exception) -> None:
         """The connection is of no use any more: whoever waits is told first."""
         if not self._is_open:
             return
         on_done, self._on_done = self._on_done, None
+        self._result = self._error = None
         self._detach()
         self._pgconn.finish()
         if on_done is not None:

@@ -34,7 +34,7 @@ SPLIT_FROM = 8
 HELD_PASSES = 5
 """Passes of the loop for which the second half waits at most: being answered, waking and appending take three."""
 
-_PREPARED = ("append_alone", "append_records", "append_batches", "publish")
+_PREPARED = ("lock_run", "append_record", "append_records", "append_batches", "publish")
 
 Member = Offer | Publication
 Connection = psycopg.AsyncConnection[Any]
@@ -160,17 +160,17 @@ class Writer:
             offers = [member for member in members if isinstance(member, Offer)]
             if offers:
                 self._group = Group(offers, self._places, at)
-                name, parameters = self._group.name, self._group.parameters
+                steps = self._group.steps
             else:
                 published = [member for member in members if isinstance(member, Publication)]
-                name, parameters = PUBLISH, publish_parameters(published, self._places.namespace, at)
+                steps = [(PUBLISH, publish_parameters(published, self._places.namespace, at))]
         except Exception as error:  # noqa: BLE001 - what cannot be encoded: somebody's contents
             self._fail(error)
             return
         self._sent_at = self._loop.time()
         if self._watch is None:
             self._watch = self._loop.call_later(ANSWER_SECONDS, self._look_at_clock)
-        self._wire.execute(name, parameters, self._answered)
+        self._wire.execute(steps, self._answered)
 
     def _answered(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
         members = self._under_way
