@@ -181,6 +181,8 @@ class Ringer:
         """Say what is left to say, if the server answers soon, then close the connection."""
         with anyio.move_on_after(LEAVE_SECONDS):
             await self._quiet.wait()
+            if self._timer is not None:
+                self._timer.cancel()
             if self._locks or self._has_work:
                 self._send()
             if self._opening is not None:
