@@ -12,7 +12,7 @@ from typing import Any
 
 from journal.core.errors import WorldError
 from journal.worlds.postgres.listening import Listener
-from journal.worlds.postgres.offers import Places
+from journal.worlds.postgres.places import Places
 
 POLL_SECONDS = 0.04
 LISTENING_POLL_SECONDS = 1.0

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from journal.core.clock import Clock
 from journal.core.ids import new_token
 from journal.core.ports import Claim, Claimed, Claims
-from journal.worlds.postgres.offers import Places
+from journal.worlds.postgres.places import Places
 from journal.worlds.postgres.pool import Pool
 
 MAX_LIMIT = 1000

@@ -30,7 +30,7 @@ from journal.worlds.postgres.address import Address
 from journal.worlds.postgres.bells import WORK_SECONDS, Bells, Signs
 from journal.worlds.postgres.claims import Claiming
 from journal.worlds.postgres.listening import Listener, Ringer
-from journal.worlds.postgres.offers import Places
+from journal.worlds.postgres.places import Places
 from journal.worlds.postgres.pool import Pool
 from journal.worlds.postgres.reads import Reader
 from journal.worlds.postgres.renewer import PostgresRenewer

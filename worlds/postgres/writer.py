@@ -2,7 +2,8 @@
 
 One group is under way at a time, on one connection; what comes meanwhile forms the next. A group that fails over its
 contents is halved until the part at fault stands alone. When the connection is lost nobody knows what landed: its
-batches are answered `Unknown`, once there is a connection again (or there was none for too long).
+batches are answered `Unknown`, once there is a connection again (or there was none for too long). Next: `link.py`
+(the connection), `group.py` (batches as a statement).
 """
 
 import asyncio
@@ -17,24 +18,20 @@ from journal.core.clock import Clock
 from journal.core.errors import InvalidValue, JournalError, WorldError, WorldUnavailable
 from journal.core.ports import Answer, Batch, Claim, Committed, Delta, Unknown
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.connection import connect_patiently
 from journal.worlds.postgres.deltas import PUBLISH, Publication, publish_answers, publish_parameters
 from journal.worlds.postgres.failures import is_content, is_lost, is_passing, world_error
-from journal.worlds.postgres.offers import Group, Offer, Places
-from journal.worlds.postgres.statements import statements
-from journal.worlds.postgres.wire import Wire
+from journal.worlds.postgres.group import Group
+from journal.worlds.postgres.link import Link
+from journal.worlds.postgres.offer import Offer
+from journal.worlds.postgres.places import Places
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 8 * 1024 * 1024
-ANSWER_SECONDS = 30.0
-"""A server that has not answered for so long is taken for lost: it hangs, or the network does."""
 PASSING_TRIES = 5
 SPLIT_FROM = 8
 """Groups from this size on are answered in two halves."""
 HELD_PASSES = 5
 """Passes of the loop for which the second half waits at most: being answered, waking and appending take three."""
-
-_PREPARED = ("lock_run", "append_record", "append_records", "append_batches", "publish")
 
 Member = Offer | Publication
 Connection = psycopg.AsyncConnection[Any]
@@ -67,21 +64,13 @@ class Writer:
         self._is_scheduled = False
         self._is_alone = False
         """Whether the last group was of one: then the next is sent as it comes, and does not wait for company."""
-        self._sent_at = 0.0
-        self._watch: asyncio.TimerHandle | None = None
-        self._recovery: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._is_closed = False
-        self._wire = Wire(connection, on_lost=self._lost)
+        self._link = Link(connection, address, on_settled=self._settled)
 
     async def prepare(self) -> None:
-        """Prepare the statements on the connection that was handed over."""
-        await self._prepare(self._wire)
-
-    async def _prepare(self, wire: Wire) -> None:
-        texts = statements(self._address.schema)
-        for name in _PREPARED:
-            await wire.prepare(name.encode(), texts[name])
+        """Prepare the statements on the connection that was handed over. Raises the driver's errors."""
+        await self._link.prepare()
 
     # What is offered
 
@@ -110,7 +99,7 @@ class Writer:
 
     def _submit(self, member: Member) -> None:
         self._pending.append(member)
-        if self._under_way is not None or self._recovery is not None or self._is_scheduled:
+        if self._under_way is not None or self._link.is_recovering or self._is_scheduled:
             return
         if self._is_alone and len(self._pending) == 1:
             self._flush()
@@ -125,10 +114,10 @@ class Writer:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        if self._under_way is not None or self._recovery is not None:
+        if self._under_way is not None or self._link.is_recovering:
             return
-        if not self._wire.is_open and (self._halves or self._pending):
-            self._lost(psycopg.OperationalError("the connection was lost"))
+        if not self._link.is_open and (self._halves or self._pending):
+            self._link.restore()
         elif self._halves:
             self._send(self._halves.popleft())
         elif self._pending:
@@ -167,10 +156,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - what cannot be encoded: somebody's contents
             self._fail(error)
             return
-        self._sent_at = self._loop.time()
-        if self._watch is None:
-            self._watch = self._loop.call_later(ANSWER_SECONDS, self._look_at_clock)
-        self._wire.execute(steps, self._answered)
+        self._link.execute(steps, self._answered)
 
     def _answered(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
         members = self._under_way
@@ -178,7 +164,7 @@ class Writer:
         if error is not None or result is None:
             error = error or psycopg.OperationalError("no result")
             if is_lost(error):
-                self._wire.abandon(str(error))  # if it is not closed yet; `_lost` goes on from here
+                self._link.abandon(str(error))  # `_settled` goes on from here
             else:
                 self._fail(error)
             return
@@ -277,59 +263,27 @@ class Writer:
         if not self._is_scheduled:
             self._schedule()
 
-    def _lost(self, error: Exception) -> None:
-        """The connection is gone, and with it the answer to what was under way."""
-        if self._recovery is None:
-            self._recovery = self._loop.create_task(self._recover(error), name="journal-postgres-recover")
+    def _settled(self, reason: str, failure: WorldError | None) -> None:
+        """The connection was lost, and with it the answer to what was under way; and it is back, or is not.
 
-    async def _recover(self, error: Exception) -> None:
-        """Connect again, then tell; those who were not sent yet are sent now, or told that nothing was written."""
-        lost = str(world_error(error, self._address.url))
-        try:
-            self._wire = await self._reconnect()
-        except WorldError as failure:
-            self._settle_unknown(str(failure))
-            members = [member for half in self._halves for member in half] + list(self._pending)
-            self._halves.clear()
-            self._pending.clear()
-            for member in members:
-                if not member.future.done():
-                    member.future.set_exception(failure)
-            self._recovery = None  # the next offer tries again
-        else:
-            self._settle_unknown(lost)
-            self._recovery = None
-        self._flush()
-
-    async def _reconnect(self) -> Wire:
-        connection = await connect_patiently(self._address)
-        wire = Wire(connection, on_lost=self._lost)
-        try:
-            await self._prepare(wire)
-        except psycopg.Error as error:
-            await wire.aclose()
-            raise world_error(error, self._address.url) from error
-        return wire
-
-    def _settle_unknown(self, reason: str) -> None:
+        Those who were not sent yet are sent now, or told that nothing of theirs was written.
+        """
         members, self._under_way, self._group = self._under_way or [], None, None
         for member in members:
             if member.future.done():
                 continue
             if isinstance(member, Offer):
-                member.future.set_result(Unknown(reason))
+                member.future.set_result(Unknown(reason if failure is None else str(failure)))
             else:
                 member.future.set_exception(WorldUnavailable(reason, world=self._address.url))
-
-    def _look_at_clock(self) -> None:
-        self._watch = None
-        if self._under_way is None or self._recovery is not None:
-            return
-        left = self._sent_at + ANSWER_SECONDS - self._loop.time()
-        if left <= 0:
-            self._wire.abandon(f"no answer for {ANSWER_SECONDS:g} s")
-        else:
-            self._watch = self._loop.call_later(left, self._look_at_clock)
+        if failure is not None:
+            waiting = [member for half in self._halves for member in half] + list(self._pending)
+            self._halves.clear()
+            self._pending.clear()
+            for member in waiting:
+                if not member.future.done():
+                    member.future.set_exception(failure)
+        self._flush()
 
     # The end
 
@@ -337,19 +291,17 @@ class Writer:
         """Finish what was offered, then close the connection."""
         self._is_closed = True
         self._let_go()
-        if self._pending or self._halves or self._under_way is not None or self._recovery is not None:
+        if self._pending or self._halves or self._under_way is not None or self._link.is_recovering:
             self._idle = self._loop.create_future()
             if not self._is_scheduled:
                 self._schedule()
             await self._idle
-        if self._watch is not None:
-            self._watch.cancel()
-        await self._wire.aclose()
+        await self._link.aclose()
 
     def _check_idle(self) -> None:
         if self._idle is not None and not self._idle.done():
             is_over = not (self._pending or self._halves) and self._under_way is None
-            if is_over and self._recovery is None:
+            if is_over and not self._link.is_recovering:
                 self._idle.set_result(None)
 
     def _closed(self) -> WorldUnavailable:
