@@ -19,6 +19,7 @@ from journal.worlds.contract.harness import (
     signal,
 )
 from journal.worlds.postgres import open_postgres
+from journal.worlds.postgres import schema as schemas
 from journal.worlds.postgres.address import parse_url
 from journal.worlds.postgres.statements import migrations
 
@@ -37,6 +38,37 @@ async def test_many_who_open_a_new_store_make_one_schema(
             group.start_soon(open_and_close, number)
     rows = admin.execute(f"select version from {schema}.versions").fetchall()
     assert [version for (version,) in rows] == [number for number, _ in migrations(schema)]
+
+
+async def test_a_store_is_carried_forward_or_left_as_it_was(
+    url: str, schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the missing migrations, or none; whoever has the store open goes on."""
+    first = migrations(schema)
+    second = (2, f'create table "{schema}".further (a int)')
+
+    def versions() -> list[int]:
+        return [row[0] for row in admin.execute(f"select version from {schema}.versions").fetchall()]
+
+    async with open_postgres(url) as old:
+        await begin(old, "r")
+        broken = [*first, second, (3, "select 1 / 0")]
+        monkeypatch.setattr(schemas, "migrations", lambda schema: broken)
+        with pytest.raises(WorldUnavailable, match="division by zero"):
+            async with open_postgres(url):
+                pass
+        assert versions() == [1]
+        monkeypatch.setattr(schemas, "migrations", lambda schema: [*first, second])
+        async with open_postgres(url) as new:
+            assert versions() == [1, 2]
+            assert await seqs(new, "r") == [1, 2]
+            await begin(new, "r", "t2")
+        holder = await hold(old, "r")
+        await holder.record()
+        monkeypatch.undo()
+        with pytest.raises(WorldTooNew):
+            async with open_postgres(url):
+                pass
 
 
 async def test_a_store_of_a_newer_version_is_refused(
@@ -162,6 +194,7 @@ async def test_no_operation_reads_a_table_from_end_to_end(
         await holder.world.append(signal("absent"))
         assert len(await claim_all(world, agents={"agent"})) == 1, "woken"
         assert len(await claim_all(world)) == 0
+        assert len(await claim_all(world, limit=0)) == 0
         renewer = world.open_renewer()
         assert renewer.renew([holder.claim], 30.0) == set()
         renewer.close()

@@ -16,7 +16,7 @@ from journal.worlds.postgres.address import parse_url
 from journal.worlds.postgres.capabilities import find_capabilities
 from journal.worlds.postgres.connection import connect_patiently
 from journal.worlds.postgres.failures import world_error
-from journal.worlds.postgres.migrate import check_server, migrate
+from journal.worlds.postgres.schema import check_server, migrate
 from journal.worlds.postgres.world import PostgresWorld
 
 __all__ = ["PostgresWorld", "drop_schema", "open_postgres"]

@@ -39,7 +39,6 @@ class Bells:
         self._workers: set[asyncio.Event] = set()
         self._signs: Signs = {}
         self._task: asyncio.Task[None] | None = None
-        self._is_wanted = asyncio.Event()
         self.work_count = 0
         """How often an entry may have become claimable."""
 
