@@ -1,0 +1,210 @@
+"""The schema: made once, refused by name when it is not ours, and no operation reads a table from end to end."""
+
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+
+from journal.core.errors import WorldCorrupt, WorldTooNew, WorldUnavailable, WorldUnknown
+from journal.core.ports import Progress, RunQuery, SweepPolicy
+from journal.worlds.contract.harness import (
+    begin,
+    claim_all,
+    close,
+    committed,
+    follow_all,
+    hold,
+    seqs,
+    signal,
+)
+from journal.worlds.postgres import open_postgres
+from journal.worlds.postgres import schema as schemas
+from journal.worlds.postgres.address import parse_url
+from journal.worlds.postgres.statements import migrations
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_many_who_open_a_new_store_make_one_schema(
+    url: str, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    async def open_and_close(number: int) -> None:
+        async with open_postgres(url) as world:
+            await begin(world, f"r{number}")
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(open_and_close, number)
+    rows = admin.execute(f"select version from {schema}.versions").fetchall()
+    assert [version for (version,) in rows] == [number for number, _ in migrations(schema)]
+
+
+async def test_a_store_is_carried_forward_or_left_as_it_was(
+    url: str, schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the missing migrations, or none; whoever has the store open goes on."""
+    first = migrations(schema)
+    second = (2, f'create table "{schema}".further (a int)')
+
+    def versions() -> list[int]:
+        return [row[0] for row in admin.execute(f"select version from {schema}.versions").fetchall()]
+
+    async with open_postgres(url) as old:
+        await begin(old, "r")
+        broken = [*first, second, (3, "select 1 / 0")]
+        monkeypatch.setattr(schemas, "migrations", lambda schema: broken)
+        with pytest.raises(WorldUnavailable, match="division by zero"):
+            async with open_postgres(url):
+                pass
+        assert versions() == [1]
+        monkeypatch.setattr(schemas, "migrations", lambda schema: [*first, second])
+        async with open_postgres(url) as new:
+            assert versions() == [1, 2]
+            assert await seqs(new, "r") == [1, 2]
+            await begin(new, "r", "t2")
+        holder = await hold(old, "r")
+        await holder.record()
+        monkeypatch.undo()
+        with pytest.raises(WorldTooNew):
+            async with open_postgres(url):
+                pass
+
+
+async def test_a_store_of_a_newer_version_is_refused(
+    url: str, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    async with open_postgres(url):
+        pass
+    admin.execute(f"insert into {schema}.versions (version) values (99)")
+    with pytest.raises(WorldTooNew, match="schema 99"):
+        async with open_postgres(url):
+            pass
+
+
+async def test_a_schema_of_another_program_is_refused(
+    url: str, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    admin.execute(f"create schema {schema}")
+    admin.execute(f"create table {schema}.theirs (a int)")
+    with pytest.raises(WorldCorrupt, match="another program"):
+        async with open_postgres(url):
+            pass
+
+
+async def test_a_database_that_is_not_utf8_is_refused(
+    postgres_server: str, admin: psycopg.Connection[Any]
+) -> None:
+    admin.execute("drop database if exists plain")
+    admin.execute("create database plain encoding 'SQL_ASCII' template template0 locale 'C'")
+    try:
+        with pytest.raises(WorldUnavailable, match="SQL_ASCII"):
+            async with open_postgres(
+                postgres_server.replace("/postgres", "/plain").replace("/plain@", "/postgres@")
+            ):
+                pass
+    finally:
+        admin.execute("drop database plain with (force)")
+
+
+async def test_capabilities_are_what_the_server_does(
+    url: str, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    async with open_postgres(url) as world:
+        assert {"log.persistent", "log.survives_failover", "multi_host"} <= world.capabilities
+    admin.execute("alter role postgres set synchronous_commit = off")
+    try:
+        async with open_postgres(url) as world:
+            assert not {"log.persistent", "log.survives_failover"} & world.capabilities
+    finally:
+        admin.execute("alter role postgres reset synchronous_commit")
+
+
+@pytest.mark.parametrize(
+    "statement", ["update {}.records set turn = 'x'", "delete from {}.records", "truncate {}.records"]
+)
+async def test_records_never_change(
+    url: str, schema: str, admin: psycopg.Connection[Any], statement: str
+) -> None:
+    async with open_postgres(url) as world:
+        await begin(world, "r")
+        with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="append-only"):
+            admin.execute(statement.format(schema))
+        assert await seqs(world, "r") == [1, 2]
+
+
+def test_our_parameters_are_not_for_libpq() -> None:
+    address = parse_url("postgresql://u:p%40w@h:1/d?schema=s1&sslmode=require&notify=off")
+    assert address.conninfo == "postgresql://u:p%40w@h:1/d?sslmode=require"
+    assert (address.schema, address.is_notified) == ("s1", False)
+    assert address.url == "postgresql://h:1/d?schema=s1&sslmode=require&notify=off"
+    for bad in ("schema=S;drop", "schema=", "schema=pg_catalog", "notify=perhaps", 'schema=a"b'):
+        with pytest.raises(WorldUnknown):
+            parse_url(f"postgresql://h/d?{bad}")
+
+
+MANY = 3000
+
+
+async def _read(admin: psycopg.Connection[Any], schema: str) -> tuple[int, int]:
+    """Table scans, and rows or index entries that were read, once every connection of ours has reported."""
+    with anyio.fail_after(30):
+        while admin.execute(
+            "select 1 from pg_stat_activity where application_name = 'durable-journal'"
+        ).fetchone():
+            await anyio.sleep(0.01)
+    admin.execute("select pg_stat_clear_snapshot()")
+    row = admin.execute(
+        "select sum(seq_scan)::bigint, sum(coalesce(idx_tup_fetch, 0) + seq_tup_read)::bigint "
+        "from pg_stat_user_tables where schemaname = %s and relname <> 'versions'",
+        (schema,),
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+async def test_no_operation_reads_a_table_from_end_to_end(
+    url: str, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    """With a million runs a scan is an outage. What was read is counted by the server itself."""
+    async with open_postgres(url) as world:
+        await begin(world, "r")
+    admin.execute(
+        f"insert into {schema}.runs (namespace, run, agent, created) "
+        f"select 'default', 'other-' || n, 'agent', 0 from generate_series(1, {MANY}) n"
+    )
+    admin.execute(
+        f"insert into {schema}.queue (rid, namespace, agent, lock, priority, due_at, status) "
+        "select rid, 'default', case when rid % 3 = 0 then 'agent' else 'idle' end, rid, rid % 3, "
+        "case when rid % 3 = 0 then 1e12 end, 'succeeded' "
+        f"from {schema}.runs where run <> 'r'"
+    )
+    admin.execute(
+        f"insert into {schema}.records (rid, seq, time, type, epoch, batch, body, checksum) "
+        f"select rid, n, 0, 'x', 0, 'b', '', 0 from {schema}.runs, generate_series(1, 5) n where run <> 'r'"
+    )
+    scans, rows = await _read(admin, schema)
+    async with open_postgres(url) as world:
+        holder = await hold(world, "r")
+        await holder.start()
+        for _ in range(5):
+            await holder.change(Progress(), holder.outcome())
+        committed(await world.append(signal("r")))
+        await holder.finish()
+        await holder.world.append(signal("absent"))
+        assert len(await claim_all(world, agents={"agent"})) == 1, "woken"
+        assert len(await claim_all(world)) == 0
+        assert len(await claim_all(world, limit=0)) == 0
+        renewer = world.open_renewer()
+        assert renewer.renew([holder.claim], 30.0) == set()
+        renewer.close()
+        assert len(await world.runs(RunQuery(limit=5))) == 5
+        assert len(await world.runs(RunQuery(limit=5, agent="agent"))) == 5
+        assert len(await world.runs(RunQuery(limit=5, status="succeeded"))) == 5
+        committed(await world.append(close("r")))
+        assert len(await follow_all(world, "r")) == 11
+        assert await world.turn("r", "t1") is not None
+        assert await world.sweep(SweepPolicy(closed_older_than_seconds=-1)) == 1
+    now_scans, now_rows = await _read(admin, schema)
+    assert now_scans == scans, "a table was read from end to end"
+    assert now_rows - rows < 400, "an index was read from end to end"

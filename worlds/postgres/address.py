@@ -1,0 +1,49 @@
+"""The URL of a Postgres store: what is ours in it, and what goes on to libpq.
+
+`postgresql://user@host/database?schema=journal&notify=off`: `schema` names where the tables are, `notify=off` goes
+without LISTEN and NOTIFY (for poolers that cannot pass them on). Everything else is libpq's own.
+"""
+
+import re
+from urllib.parse import parse_qsl, quote, urlencode
+
+import msgspec
+
+from journal.core.errors import WorldUnknown
+from journal.worlds.opening import redact_url
+
+DEFAULT_SCHEMA = "journal"
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
+_SWITCH = {"on": True, "off": False}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a store is."""
+
+    conninfo: str
+    """For libpq: a URL without our parameters."""
+    schema: str
+    is_notified: bool
+    """Whether worlds tell each other by NOTIFY; all who share a store must agree."""
+    url: str
+    """As printed to people."""
+
+
+def parse_url(url: str) -> Address:
+    """Take `url` apart. Raises `WorldUnknown` for parameters that cannot be meant."""
+    printed = redact_url(url)
+    base, _, query = url.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    ours = {name: value for name, value in pairs if name in ("schema", "notify")}
+    schema = ours.get("schema", DEFAULT_SCHEMA)
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise WorldUnknown(
+            f"schema={schema!r} is no name for a schema here: use a-z, 0-9 and _, up to 51 of them, "
+            "not beginning with a digit or pg_",
+            world=printed,
+        )
+    notify = ours.get("notify", "on")
+    if notify not in _SWITCH:
+        raise WorldUnknown(f"notify={notify!r} says nothing: write notify=on or notify=off", world=printed)
+    rest = urlencode([(name, value) for name, value in pairs if name not in ours], quote_via=quote)
+    return Address(f"{base}?{rest}" if rest else base, schema, _SWITCH[notify], printed)

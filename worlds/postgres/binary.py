@@ -1,0 +1,114 @@
+"""Postgres's binary format, for the few types that the door's parameters and answers have.
+
+By hand, since this is the path of every append: a general adapter looks at each value, this looks at each column.
+"""
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+_NULL = b"\xff\xff\xff\xff"
+_INT4, _INT8, _FLOAT8, _BOOL, _BYTEA, _TEXT = 23, 20, 701, 16, 17, 25
+_length = struct.Struct("!i").pack
+_header = struct.Struct("!iiIii").pack
+_double = struct.Struct("!d")
+_long = struct.Struct("!q")
+
+
+@lru_cache(maxsize=1024)
+def _fixed(code: str, count: int) -> struct.Struct:
+    return struct.Struct("!iiIii" + f"i{code}" * count)
+
+
+def _array(oid: int, code: str, size: int, values: Sequence[object]) -> bytes:
+    count = len(values)
+    if not count:
+        return struct.pack("!iiI", 0, 0, oid)
+    items: list[object] = [size] * (2 * count)
+    items[1::2] = values
+    return _fixed(code, count).pack(1, 0, oid, count, 1, *items)
+
+
+def long_array(values: Sequence[int]) -> bytes:
+    """`bigint[]`, without nulls."""
+    return _array(_INT8, "q", 8, values)
+
+
+def int_array(values: Sequence[int]) -> bytes:
+    """`integer[]`, without nulls."""
+    return _array(_INT4, "i", 4, values)
+
+
+def bool_array(values: Sequence[bool]) -> bytes:
+    """`boolean[]`, without nulls."""
+    return _array(_BOOL, "?", 1, values)
+
+
+def _varied(oid: int, values: Sequence[bytes | None]) -> bytes:
+    if not values:
+        return struct.pack("!iiI", 0, 0, oid)
+    parts = [_header(1, int(None in values), oid, len(values), 1)]
+    for value in values:
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts += (_length(len(value)), value)
+    return b"".join(parts)
+
+
+def bytes_array(values: Sequence[bytes | None]) -> bytes:
+    """`bytea[]`."""
+    return _varied(_BYTEA, values)
+
+
+def text_array(values: Sequence[str | None]) -> bytes:
+    """`text[]`."""
+    return _varied(_TEXT, [None if value is None else value.encode() for value in values])
+
+
+def optional_longs(values: Sequence[int | None]) -> bytes:
+    """`bigint[]`, with nulls."""
+    return _varied(_INT8, [None if value is None else _long.pack(value) for value in values])
+
+
+def optional_doubles(values: Sequence[float | None]) -> bytes:
+    """`double precision[]`, with nulls."""
+    return _varied(_FLOAT8, [None if value is None else _double.pack(value) for value in values])
+
+
+def double(value: float | None) -> bytes | None:
+    """`double precision`."""
+    return None if value is None else _double.pack(value)
+
+
+def long(value: int) -> bytes:
+    """`bigint`."""
+    return _long.pack(value)
+
+
+def to_double(data: bytes) -> float:
+    """From `double precision`."""
+    found: float = _double.unpack(data)[0]
+    return found
+
+
+def to_int(data: bytes) -> int:
+    """From `smallint`, `integer` or `bigint`."""
+    return int.from_bytes(data, "big", signed=True)
+
+
+def to_longs(data: bytes) -> tuple[int, ...]:
+    """From a `bigint[]` without nulls."""
+    count = (len(data) - 20) // 12
+    return _items("q", count).unpack_from(data, 20)[1::2] if count > 0 else ()
+
+
+def to_bools(data: bytes) -> tuple[bool, ...]:
+    """From a `boolean[]` without nulls."""
+    count = (len(data) - 20) // 5
+    return _items("?", count).unpack_from(data, 20)[1::2] if count > 0 else ()
+
+
+@lru_cache(maxsize=1024)
+def _items(code: str, count: int) -> struct.Struct:
+    return struct.Struct("!" + f"i{code}" * count)

@@ -1,0 +1,102 @@
+"""Connections: how they are opened, and how long we try.
+
+Budget of one world: 1 that writes, up to 2 that read and claim, 1 that listens and 1 that rings (not with
+`notify=off`), and 1 for each open renewer. All but the first are opened when they are needed.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from journal.core.errors import WorldUnavailable
+from journal.worlds.postgres.address import Address
+from journal.worlds.postgres.failures import code_of, is_lost, world_error
+
+CONNECT_SECONDS = 10
+"""How long one attempt to connect may take; libpq counts whole seconds."""
+PATIENCE_SECONDS = 15.0
+"""How long a lost server is waited for, before those who wait are told."""
+_BACKOFF = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "durable-journal",
+    "client_encoding": "UTF8",
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+_SETTINGS = """
+select set_config(name, value, false) from (values
+    ('search_path', 'pg_catalog'), ('jit', 'off'), ('plan_cache_mode', 'force_generic_plan'),
+    ('enable_seqscan', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('lock_timeout', '0'),
+    ('default_transaction_isolation', 'read committed')
+) setting (name, value)
+"""
+"""Every statement of ours is a few index lookups, whatever the statistics of a young table say."""
+
+
+def parameters(address: Address) -> dict[str, Any]:
+    """What libpq is told; the URL's own settings win."""
+    return {**_DEFAULTS, **conninfo_to_dict(address.conninfo), "client_encoding": "UTF8"}
+
+
+async def connect(address: Address) -> psycopg.AsyncConnection[Any]:
+    """One attempt. Raises the driver's errors."""
+    connection = await psycopg.AsyncConnection.connect(
+        **parameters(address), autocommit=True, prepare_threshold=0
+    )
+    try:
+        await connection.execute(_SETTINGS)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def connect_blocking(address: Address) -> psycopg.Connection[Any]:
+    """One attempt, from a thread. Raises the driver's errors."""
+    connection = psycopg.Connection.connect(**parameters(address), autocommit=True, prepare_threshold=0)
+    try:
+        connection.execute(_SETTINGS)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_worth_waiting(error: Exception) -> bool:
+    """Whether the server may be back in a moment: lost, starting, shutting down, or out of connections."""
+    return is_lost(error) or (isinstance(error, psycopg.Error) and code_of(error) == "53300")
+
+
+async def connect_patiently(
+    address: Address, seconds: float = PATIENCE_SECONDS
+) -> psycopg.AsyncConnection[Any]:
+    """Try until it succeeds or `seconds` have passed. Raises a `WorldError`."""
+    until = time.monotonic() + seconds
+    attempt = 0
+    while True:
+        try:
+            async with asyncio.timeout(max(until - time.monotonic(), 0.05)):
+                return await connect(address)
+        except (psycopg.Error, OSError) as error:  # a TimeoutError is an OSError
+            pause = _BACKOFF[min(attempt, len(_BACKOFF) - 1)]
+            if not is_worth_waiting(error):
+                raise world_error(error, address.url) from error
+            if time.monotonic() + pause >= until:
+                raise WorldUnavailable(
+                    f"the server was not to be reached for {seconds:g} s ({_first_line(error)}): "
+                    "check that it runs, and the URL",
+                    world=address.url,
+                ) from error
+        attempt += 1
+        await asyncio.sleep(pause)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,198 @@
+"""LISTEN and NOTIFY: how the worlds of a store tell each other that there is something to look at.
+
+Hints only: they may be lost, doubled or late, and whoever hears one reads the log. They are sent after the commit, by
+a connection of their own, for a NOTIFY inside a commit makes all commits of a database wait for one another.
+"""
+
+import asyncio
+from collections.abc import Callable
+from hashlib import blake2b
+
+import anyio
+import psycopg
+from psycopg import pq, sql
+
+from journal.core.errors import WorldError
+from journal.worlds.postgres.address import Address
+from journal.worlds.postgres.connection import connect_patiently
+from journal.worlds.postgres.statements import statements
+from journal.worlds.postgres.wire import Wire
+
+RING_SECONDS = 0.005
+"""How long hints about runs are collected; followers are promised 50 ms."""
+WORK_SECONDS = 0.001
+"""The same where an entry may have become claimable: somebody waits to begin."""
+MAX_RUNS = 400
+"""Hints in one message, which may not reach 8000 bytes; with more, everybody looks."""
+RETRY_SECONDS = 1.0
+LEAVE_SECONDS = 1.0
+"""How long closing waits for the last hints to be sent."""
+
+_EVERYTHING = "*"
+_WORK = "w"
+
+
+def channel_of(address: Address, namespace: str) -> str:
+    """The channel of a namespace of a store."""
+    digest = blake2b(f"{address.schema}\x01{namespace}".encode(), digest_size=12).hexdigest()
+    return f"journal_{digest}"
+
+
+def payload_of(locks: set[int], has_work: bool) -> str:
+    """Runs by the keys of their locks."""
+    if len(locks) > MAX_RUNS:
+        return _EVERYTHING
+    parts = [f"{lock & (2**64 - 1):x}" for lock in locks]
+    return " ".join([_WORK, *parts] if has_work else parts)
+
+
+def parse_payload(payload: str) -> tuple[list[int] | None, bool]:
+    """(locks, whether there is work); None: everybody is to look."""
+    parts = payload.split(" ")
+    has_work = parts[0] == _WORK
+    try:
+        numbers = [int(part, 16) for part in parts[1 if has_work else 0 :] if part]
+    except ValueError:
+        return None, True
+    return [number - 2**64 if number >= 2**63 else number for number in numbers], has_work
+
+
+class Listener:
+    """Hears the hints of other processes, from when somebody first waits until the world closes."""
+
+    def __init__(self, address: Address, namespace: str) -> None:
+        self._address = address
+        self._channel = channel_of(address, namespace)
+        self.on_ring: Callable[[list[int] | None, bool], None] = lambda locks, has_work: None
+        self._task: asyncio.Task[None] | None = None
+        self.is_listening = False
+
+    def start(self) -> None:
+        """Listen, if that is not so yet."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._listen(), name="journal-postgres-listen"
+            )
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._listen_once()
+            except (WorldError, psycopg.Error):
+                pass  # polling goes on meanwhile, and it is what tells those who wait
+            self.is_listening = False
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _listen_once(self) -> None:
+        connection = await connect_patiently(self._address)
+        wire: Wire | None = None
+        try:
+            await connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
+            lost = asyncio.Event()
+            wire = Wire(connection, on_lost=lambda _: lost.set(), on_notice=self._heard)
+            self.is_listening = True
+            self.on_ring(None, True)  # what was said before we listened
+            await lost.wait()
+        finally:
+            self.is_listening = False
+            if wire is not None:
+                await wire.aclose()
+            else:
+                await connection.close()
+
+    def _heard(self, payload: str) -> None:
+        self.on_ring(*parse_payload(payload))
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+class Ringer:
+    """Tells other processes what this one has written."""
+
+    def __init__(self, address: Address, namespace: str) -> None:
+        self._address = address
+        self._channel = channel_of(address, namespace).encode()
+        self._loop = asyncio.get_running_loop()
+        self._locks: set[int] = set()
+        self._has_work = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._wire: Wire | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._quiet = asyncio.Event()
+        """No hint is under way."""
+        self._quiet.set()
+        self._is_closed = False
+
+    def ring(self, locks: list[int], has_work: bool) -> None:
+        """Say so, soon."""
+        self._locks.update(locks)
+        if has_work and not self._has_work:
+            self._has_work = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        if self._timer is None and not self._is_closed:
+            self._timer = self._loop.call_later(WORK_SECONDS if self._has_work else RING_SECONDS, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        if self._wire is None or not self._wire.is_open:
+            if self._opening is None or self._opening.done():
+                self._opening = self._loop.create_task(self._open(), name="journal-postgres-ring")
+            return
+        if self._wire.is_busy:
+            self._timer = self._loop.call_later(WORK_SECONDS, self._send)
+            return
+        payload = payload_of(self._locks, self._has_work)
+        self._locks.clear()
+        self._has_work = False
+        self._quiet.clear()
+        self._wire.execute([(b"notify", [self._channel, payload.encode()])], self._sent)
+
+    def _sent(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
+        self._quiet.set()  # a hint that was lost is made good by the others' polling
+
+    async def _open(self) -> None:
+        try:
+            connection = await connect_patiently(self._address)
+        except WorldError:
+            self._locks.clear()
+            self._has_work = False
+            return
+        try:
+            await connection.execute("set synchronous_commit = off")
+            wire = Wire(connection, on_lost=lambda _: None)
+            await wire.prepare(b"notify", statements(self._address.schema)["notify"])
+        except BaseException as error:
+            await connection.close()
+            if not isinstance(error, psycopg.Error):
+                raise
+            return
+        self._wire = wire
+        if (self._locks or self._has_work) and self._timer is None:
+            self._send()
+
+    async def aclose(self) -> None:
+        """Say what is left to say, if the server answers soon, then close the connection."""
+        with anyio.move_on_after(LEAVE_SECONDS):
+            await self._quiet.wait()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._locks or self._has_work:
+                self._send()
+            if self._opening is not None:
+                await asyncio.wait([self._opening])
+            await self._quiet.wait()
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        if self._wire is not None:
+            await self._wire.aclose()

@@ -1,0 +1,178 @@
+"""Batches as the parameters of the door's statements, in binary: a column at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from journal.core.ports import (
+    Block,
+    Close,
+    Drain,
+    Finish,
+    Held,
+    Keyed,
+    Park,
+    Progress,
+    QueueChange,
+    Release,
+    Retry,
+    Submit,
+    Wake,
+)
+from journal.core.records import NewRecord
+from journal.worlds.postgres.binary import (
+    bool_array,
+    bytes_array,
+    double,
+    int_array,
+    long,
+    long_array,
+    optional_doubles,
+    optional_longs,
+    text_array,
+)
+from journal.worlds.postgres.offer import Offer
+from journal.worlds.postgres.places import Places
+
+_EVENTS: dict[type[Any], str] = {
+    Submit: "submit",
+    Park: "park",
+    Wake: "wake",
+    Progress: "progress",
+    Finish: "finish",
+    Block: "block",
+    Release: "release",
+    Drain: "drain",
+    Retry: "retry",
+    Close: "close",
+}
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _record_columns(records: Sequence[NewRecord]) -> list[bytes]:
+    return [
+        text_array([record.type for record in records]),
+        bytes_array([_encoded(record.turn) for record in records]),
+        bytes_array([_encoded(record.key) for record in records]),
+        bytes_array([record.body for record in records]),
+        long_array([record.checksum for record in records]),
+        bytes_array([_encoded(record.key_id) for record in records]),
+    ]
+
+
+def record_parameters(offer: Offer, places: Places, at: float | None) -> list[bytes | None]:
+    batch = offer.batch
+    author, record = batch.author, batch.records[0]
+    assert isinstance(author, Held), "only a holder's batch goes the quick way"
+    claim = author.claim
+    return [
+        long(places.rids[batch.run]),
+        double(at),
+        record.type.encode(),
+        _encoded(record.turn),
+        _encoded(record.key),
+        long(claim.epoch),
+        batch.id,
+        record.body,
+        long(record.checksum),
+        _encoded(record.key_id),
+        claim.token,
+        author.prev_batch,
+        b"\x00" if batch.queue is None else b"\x01",
+    ]
+
+
+def quick_parameters(offers: list[Offer], places: Places) -> list[bytes]:
+    rids: list[int] = []
+    epochs: list[int] = []
+    tokens: list[bytes | None] = []
+    previous: list[bytes | None] = []
+    progress: list[bool] = []
+    of_batch: list[int] = []
+    nths: list[int] = []
+    record_rids: list[int] = []
+    record_epochs: list[int] = []
+    ids: list[bytes | None] = []
+    records: list[NewRecord] = []
+    for place, offer in enumerate(offers, 1):
+        batch = offer.batch
+        author = batch.author
+        assert isinstance(author, Held), "only a holder's batch goes the quick way"
+        claim = author.claim
+        rid = places.rids[batch.run]
+        rids.append(rid)
+        epochs.append(claim.epoch)
+        tokens.append(claim.token)
+        previous.append(author.prev_batch)
+        progress.append(batch.queue is not None)
+        for nth, record in enumerate(batch.records, 1):
+            of_batch.append(place)
+            nths.append(nth)
+            record_rids.append(rid)
+            record_epochs.append(claim.epoch)
+            ids.append(batch.id)
+            records.append(record)
+    return [
+        long_array(rids),
+        long_array(epochs),
+        bytes_array(tokens),
+        bytes_array(previous),
+        bool_array(progress),
+        int_array(of_batch),
+        int_array(nths),
+        long_array(record_rids),
+        long_array(record_epochs),
+        bytes_array(ids),
+        *_record_columns(records),
+    ]
+
+
+def long_parameters(offers: list[Offer], namespace: str) -> list[bytes]:
+    batches = [offer.batch for offer in offers]
+    held = [batch.author if isinstance(batch.author, Held) else None for batch in batches]
+    keyed = [batch.author if isinstance(batch.author, Keyed) else None for batch in batches]
+    creates = [batch.create if isinstance(batch.author, Keyed) else None for batch in batches]
+    events = [batch.queue for batch in batches]
+    records = [
+        ((create.record, *batch.records) if create is not None else batch.records)
+        for batch, create in zip(batches, creates, strict=True)
+    ]
+    blobs = [blob for batch in batches for blob in batch.blobs]
+    return [
+        namespace.encode(),
+        long_array([offer.lock for offer in offers]),
+        text_array([batch.run for batch in batches]),
+        bytes_array([batch.id for batch in batches]),
+        optional_longs([None if author is None else author.claim.epoch for author in held]),
+        bytes_array([None if author is None else author.claim.token for author in held]),
+        bytes_array([None if author is None else author.prev_batch for author in held]),
+        bytes_array([None if author is None else author.key.encode() for author in keyed]),
+        bytes_array([None if author is None else author.digest for author in keyed]),
+        optional_longs([batch.at_head for batch in batches]),
+        text_array([None if create is None else create.agent for create in creates]),
+        optional_longs([None if create is None else create.min_reader for create in creates]),
+        text_array([None if event is None else _EVENTS[type(event)] for event in events]),
+        bytes_array([_encoded(getattr(event, "turn", None)) for event in events]),
+        text_array([getattr(event, "status", None) for event in events]),
+        optional_longs([getattr(event, "priority", None) for event in events]),
+        optional_doubles([_due(event) for event in events]),
+        int_array([len(found) for found in records]),
+        int_array([len(batch.blobs) for batch in batches]),
+        *_record_columns([record for found in records for record in found]),
+        bytes_array([blob.id.encode() for blob in blobs]),
+        long_array([crc32(blob.data) for blob in blobs]),
+        bytes_array([blob.data for blob in blobs]),
+    ]
+
+
+def _due(event: QueueChange | None) -> float | None:
+    match event:
+        case Submit(due_at=due_at) | Park(due_at=due_at):
+            return due_at
+        case Release(delay_seconds=delay):
+            return delay
+        case _:
+            return None

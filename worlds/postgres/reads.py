@@ -1,0 +1,201 @@
+"""Reading: rows to what the ports speak of, each record checked against what was written."""
+
+from heapq import merge
+from typing import Any, cast
+from zlib import crc32
+
+from journal.core.clock import Clock
+from journal.core.codec import verify
+from journal.core.errors import CorruptRecord, RunGone, RunNotFound
+from journal.core.ports import Delta, Item, RunInfo, RunQuery, TurnInfo
+from journal.core.records import Record
+from journal.worlds.postgres.pool import Pool, Row
+
+CHUNK = 64
+"""Records read in one statement: each may be of megabytes."""
+
+
+class Place:
+    """Where a run is kept, as of one look."""
+
+    __slots__ = ("is_closed", "rid")
+
+    def __init__(self, rid: int, is_closed: bool) -> None:
+        self.rid = rid
+        self.is_closed = is_closed
+
+
+class Page:
+    """What a follower takes at a time."""
+
+    __slots__ = ("has_all", "is_over", "items")
+
+    def __init__(self, items: list[Item], *, has_all: bool, is_over: bool) -> None:
+        self.items = items
+        self.has_all = has_all
+        """Whether that is all there was."""
+        self.is_over = is_over
+        """Whether nothing can come after it."""
+
+
+class Reader:
+    """Reads of one namespace."""
+
+    def __init__(self, pool: Pool, namespace: str, url: str, clock: Clock | None) -> None:
+        self._pool = pool
+        self._namespace = namespace
+        self._url = url
+        self._clock = clock
+
+    def _asked(self, run: str, **more: Any) -> dict[str, Any]:
+        at = None if self._clock is None else self._clock.time()
+        return {"namespace": self._namespace, "run": run, "at": at, **more}
+
+    def _place(self, run: str, row: Row) -> Place | None:
+        rid, is_closed, is_swept, is_gone = row[:4]
+        if is_gone:
+            raise RunGone(run_id=run)
+        return None if is_swept else Place(rid, is_closed)
+
+    async def look(self, run: str) -> Place | None:
+        """The run, or None. Raises `RunGone`."""
+        rows = await self._pool.fetch("find_run", self._asked(run))
+        return self._place(run, rows[0]) if rows else None
+
+    async def find(self, run: str) -> Place:
+        """The run. Raises `RunGone`, `RunNotFound`."""
+        place = await self.look(run)
+        if place is None:
+            raise RunNotFound(run_id=run, world=self._url)
+        return place
+
+    async def _records(self, run: str, after: int, limit: int) -> tuple[Place | None, list[Record]]:
+        """The run and its records behind `after`, seen at one moment, dense and undamaged."""
+        rows = await self._pool.fetch("read_records", self._asked(run, after=after, limit=limit))
+        if not rows:
+            return None, []
+        place = self._place(run, rows[0])
+        if place is None or rows[0][4] is None:
+            return place, []
+        found: list[Record] = []
+        for expected, row in enumerate(rows, after + 1):
+            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row[4:]
+            if seq != expected:
+                raise CorruptRecord(run_id=run, seq=expected, reason="it is missing")
+            try:
+                record = Record(
+                    run, seq, time, kind, _text(turn), _text(key), epoch, batch, body, checksum, _text(key_id)
+                )
+            except UnicodeDecodeError as error:
+                raise CorruptRecord(run_id=run, seq=seq, reason=f"it does not decode: {error}") from None
+            verify(record)
+            found.append(record)
+        return place, found
+
+    async def records(self, run: str, after: int, limit: int) -> list[Record]:
+        """See `Log.read`."""
+        found: list[Record] = []
+        while True:
+            wanted = min(CHUNK, limit - len(found))
+            place, piece = await self._records(run, after + len(found), max(wanted, 0))
+            if place is None:
+                raise RunNotFound(run_id=run, world=self._url)
+            found += piece
+            if len(piece) < CHUNK or len(found) >= limit:
+                return found
+
+    async def page(self, run: str, offset: tuple[int, int]) -> Page:
+        """Items behind `offset`, in its order."""
+        seq, sub = offset
+        # Records first: a delta that is seen with them lies behind a record that was seen too.
+        place, records = await self._records(run, seq, CHUNK)
+        if place is None:
+            return Page([], has_all=True, is_over=False)
+        reached = records[-1].seq if records else seq
+        rows = await self._pool.fetch(
+            "read_deltas", {"rid": place.rid, "seq": seq, "sub": sub, "reached": reached, "limit": CHUNK}
+        )
+        has_all = len(records) < CHUNK and len(rows) < CHUNK
+        is_over = has_all and place.is_closed
+        if not rows:
+            return Page(list(records), has_all=has_all, is_over=is_over)
+        deltas: list[Item] = [
+            Delta(seq=at, sub=nth, time=time, call=call.decode(), number=number, data=data)
+            for at, nth, time, call, number, data in rows
+        ]
+        items: list[Item] = list(merge(cast(list[Item], records), deltas, key=_offset))
+        if len(rows) == CHUNK:
+            # More deltas may lie behind the last one, before the records that follow it.
+            last = _offset(deltas[-1])
+            items = [item for item in items if _offset(item) <= last]
+        return Page(items, has_all=has_all, is_over=is_over)
+
+    async def info(self, run: str) -> RunInfo | None:
+        """The run as listings show it, or None. Raises `RunGone`."""
+        rows = await self._pool.fetch("get_info", self._asked(run))
+        if not rows or self._place(run, rows[0]) is None:
+            return None
+        return _info(rows[0][4:])
+
+    async def list(self, query: RunQuery) -> list[RunInfo]:
+        """A page of runs, newest first."""
+        asked = {
+            "namespace": self._namespace,
+            "before": 2**63 - 1 if query.before is None else query.before,
+            "limit": query.limit,
+            "agent": query.agent,
+            "status": query.status,
+        }
+        if query.status is not None:
+            name = "list_runs_by_status"
+        elif query.agent is not None:
+            name = "list_runs_by_agent"
+        else:
+            name = "list_runs"
+        return [_info(row) for row in await self._pool.fetch(name, asked)]
+
+    async def turn(self, run: str, turn: str) -> TurnInfo | None:
+        """One turn, or None. Raises `RunGone`."""
+        rows = await self._pool.fetch("get_turn", self._asked(run, turn=turn.encode()))
+        if not rows or self._place(run, rows[0]) is None or rows[0][4] is None:
+            return None
+        name, submitted, status, finished = rows[0][4:]
+        return TurnInfo(name.decode(), submitted, status, finished)
+
+    async def blob(self, run: str, blob: str) -> bytes:
+        """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
+        place = await self.find(run)
+        rows = await self._pool.fetch("get_blob", {"rid": place.rid, "blob": blob.encode()})
+        if not rows:
+            raise CorruptRecord(run_id=run, seq=0, reason=f"its blob {blob} is missing")
+        data: bytes = rows[0][0]
+        if crc32(data) != rows[0][1]:
+            raise CorruptRecord(run_id=run, seq=0, reason=f"the checksum of its blob {blob} does not match")
+        return data
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode()
+
+
+def _info(row: Row) -> RunInfo:
+    run, agent, namespace, status, is_closed, created, turns, epoch, takeovers, due_at, rid, head, turn = row
+    return RunInfo(
+        run=run,
+        agent=agent,
+        namespace=namespace,
+        status=status,
+        closed=is_closed,
+        head=head,
+        created=created,
+        turn=_text(turn),
+        turns=turns,
+        epoch=epoch,
+        takeovers=takeovers,
+        due_at=due_at,
+        position=rid,
+    )
+
+
+def _offset(item: Item) -> tuple[int, int]:
+    return item.seq, item.sub if isinstance(item, Delta) else 0

@@ -1,0 +1,89 @@
+"""The schema: what number the store has, and the way forward from there.
+
+Migrations are numbered and go forward only. Those that are missing are applied in one transaction, under a lock, so
+that several processes that open a new store together make one schema; the functions are then put in anew. A function
+that processes of the version before still call keeps its signature, or the new one gets another name.
+"""
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from journal.core.errors import WorldCorrupt, WorldTooNew, WorldUnavailable
+from journal.worlds.postgres.address import Address
+from journal.worlds.postgres.statements import functions, migrations
+
+OLDEST_SERVER = 140000
+_LOCK = 0x4A524E4C
+"""`JRNL`: the advisory lock under which schemas are made."""
+
+
+async def check_server(connection: psycopg.AsyncConnection[Any], address: Address) -> None:
+    """Raise `WorldUnavailable` for a server that cannot be used: too old, or not UTF-8."""
+    version = connection.info.server_version
+    if version < OLDEST_SERVER:
+        raise WorldUnavailable(
+            f"the server is Postgres {version // 10000}: 14 or newer is needed", world=address.url
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise WorldUnavailable(
+            f"the database is encoded in {encoding}: make one with encoding UTF8 (create database … encoding 'UTF8')",
+            world=address.url,
+        )
+
+
+async def migrate(connection: psycopg.AsyncConnection[Any], address: Address) -> None:
+    """Bring the store to our schema. Raises `WorldTooNew`, and `WorldCorrupt` for a schema that is no journal."""
+    known = migrations(address.schema)
+    if await _version(connection, address) == len(known):
+        return
+    async with connection.transaction():
+        await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        found = await _version(connection, address)
+        if found > len(known):
+            raise WorldTooNew(
+                f"it has schema {found}, and this version knows up to {len(known)}: upgrade durable-journal",
+                world=address.url,
+            )
+        if found == len(known):
+            return
+        schema = sql.Identifier(address.schema)
+        if found == 0:
+            await connection.execute(sql.SQL("create schema if not exists {}").format(schema))
+            await connection.execute(
+                sql.SQL(
+                    "create table {}.versions (version integer primary key, applied timestamptz default now())"
+                ).format(schema)
+            )
+        for number, script in known[found:]:
+            await connection.execute(script.encode(), prepare=False)
+            await connection.execute(
+                sql.SQL("insert into {}.versions (version) values ({})").format(schema, sql.Literal(number))
+            )
+        for script in functions(address.schema):
+            await connection.execute(script.encode(), prepare=False)
+
+
+async def _version(connection: psycopg.AsyncConnection[Any], address: Address) -> int:
+    """0: there is nothing yet."""
+    cursor = await connection.execute(
+        "select count(*), count(*) filter (where c.relname = 'versions') from pg_catalog.pg_class c "
+        "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s",
+        (address.schema,),
+    )
+    row = await cursor.fetchone()
+    tables, has_versions = row if row is not None else (0, 0)
+    if not has_versions:
+        if tables:
+            raise WorldCorrupt(
+                f"the schema {address.schema} belongs to another program: give another one (?schema=…)",
+                world=address.url,
+            )
+        return 0
+    cursor = await connection.execute(
+        sql.SQL("select coalesce(max(version), 0) from {}.versions").format(sql.Identifier(address.schema))
+    )
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,222 @@
+-- Every statement of the Postgres world, by name. `-- name:` starts one; the comment below it says why it is as it is.
+-- {schema} is put in once, when the world is opened. `at` is null but for tests, which bring a clock of their own.
+
+-- name: lock_run
+select pg_advisory_xact_lock($1::bigint);
+
+-- name: append_record
+-- The quick way through the door (functions/append_records.sql) for the commonest batch: one record of one holder, with
+-- nobody else to share a commit with. Sent behind lock_run in the same implicit transaction: a later statement sees
+-- what was committed before it got the lock. No row: not taken.
+insert into {schema}.records (rid, seq, time, type, turn, key, epoch, batch, body, checksum, key_id)
+select
+    $1::bigint, head.seq + 1,
+    coalesce($2::double precision, extract(epoch from clock_timestamp())::double precision),
+    $3::text, $4::bytea, $5::bytea, $6::bigint, $7::bytea, $8::bytea, $9::bigint, $10::bytea
+from {schema}.queue q
+cross join lateral (select r.seq, r.batch from {schema}.records r where r.rid = $1 order by r.seq desc limit 1) head
+where q.rid = $1 and q.token = $11::bytea and q.epoch = $6 and head.batch = $12::bytea
+    and (not $13::boolean or q.takeovers = 0)
+returning seq, time;
+
+-- name: append_records
+select heads, now from {schema}.append_records(
+    $1::double precision, $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::boolean[],
+    $8::integer[], $9::integer[], $10::bigint[], $11::bigint[], $12::bytea[], $13::text[], $14::bytea[], $15::bytea[],
+    $16::bytea[], $17::bigint[], $18::bytea[]
+);
+
+-- name: append_batches
+select * from {schema}.append_batches(
+    $1::double precision, $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::boolean[],
+    $8::integer[], $9::integer[], $10::bigint[], $11::bigint[], $12::bytea[], $13::text[], $14::bytea[], $15::bytea[],
+    $16::bytea[], $17::bigint[], $18::bytea[],
+    $19::text, $20::bigint[], $21::text[], $22::bytea[], $23::bigint[], $24::bytea[], $25::bytea[], $26::bytea[],
+    $27::bytea[], $28::bigint[], $29::text[], $30::bigint[], $31::text[], $32::bytea[], $33::text[], $34::bigint[],
+    $35::double precision[], $36::integer[], $37::integer[], $38::text[], $39::bytea[], $40::bytea[], $41::bytea[],
+    $42::bigint[], $43::bytea[], $44::bytea[], $45::bigint[], $46::bytea[]
+);
+
+-- name: publish
+select taken from {schema}.publish(
+    $1::double precision, $2::text, $3::bigint[], $4::text[], $5::bigint[], $6::bytea[], $7::integer[], $8::bytea[],
+    $9::bigint[], $10::bytea[]
+);
+
+-- name: claim
+select * from {schema}.claim(
+    %(at)s::double precision, %(namespace)s::text, %(tokens)s::bytea[], %(lease_seconds)s::double precision,
+    %(agents)s::text[], %(reads)s::bigint, %(run)s::text
+);
+
+-- name: renew
+-- Those that nobody else has locked at this moment.
+with held as materialized (
+    select q.rid, r.run, q.epoch
+    from unnest(%(runs)s::text[], %(epochs)s::bigint[], %(tokens)s::bytea[]) c (run, epoch, token)
+    join {schema}.runs r on r.namespace = %(namespace)s::text and r.run = c.run
+    join {schema}.queue q on q.rid = r.rid and q.epoch = c.epoch and q.token = c.token
+    for update of q skip locked
+)
+update {schema}.queue q
+set lease_until = coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision)
+    + %(lease_seconds)s::double precision
+from held where q.rid = held.rid
+returning held.run, held.epoch, q.token;
+
+-- name: still_held
+-- A claim that was skipped is not a lost claim: which of these hold?
+select c.run, c.epoch, c.token
+from unnest(%(runs)s::text[], %(epochs)s::bigint[], %(tokens)s::bytea[]) c (run, epoch, token)
+join {schema}.runs r on r.namespace = %(namespace)s::text and r.run = c.run
+join {schema}.queue q on q.rid = r.rid and q.epoch = c.epoch and q.token = c.token;
+
+-- name: renew_waiting
+-- Waits for whoever has them locked; in order, so that nobody waits in a circle.
+with held as materialized (
+    select q.rid, r.run, q.epoch
+    from unnest(%(runs)s::text[], %(epochs)s::bigint[], %(tokens)s::bytea[]) c (run, epoch, token)
+    join {schema}.runs r on r.namespace = %(namespace)s::text and r.run = c.run
+    join {schema}.queue q on q.rid = r.rid and q.epoch = c.epoch and q.token = c.token
+    order by q.rid
+    for update of q
+)
+update {schema}.queue q
+set lease_until = coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision)
+    + %(lease_seconds)s::double precision
+from held where q.rid = held.rid
+returning held.run, held.epoch, q.token;
+
+-- name: find_run
+-- Where it is, whether it is closed, whether it was swept, and whether its tombstone holds the id still.
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    )
+from {schema}.runs r where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
+-- name: read_records
+-- The run and its records as of one moment: a sweep cannot come between.
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    ),
+    e.seq, e.time, e.type, e.turn, e.key, e.epoch, e.batch, e.body, e.checksum, e.key_id
+from {schema}.runs r left join lateral (
+    select * from {schema}.records where rid = r.rid and seq > %(after)s::bigint order by seq limit %(limit)s::bigint
+) e on true
+where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
+-- name: read_deltas
+-- Up to the record that the reader has reached; what lies behind a later record comes after it.
+select seq, sub, time, call, number, data from {schema}.deltas
+where rid = %(rid)s::bigint and (seq, sub) > (%(seq)s::bigint, %(sub)s::bigint) and seq <= %(reached)s::bigint
+order by seq, sub limit %(limit)s::bigint;
+
+-- name: get_blob
+select data, checksum from {schema}.blobs where rid = %(rid)s::bigint and id = %(blob)s;
+
+-- name: get_turn
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    ),
+    t.turn, t.submitted, t.status, t.finished
+from {schema}.runs r left join {schema}.turns t on t.rid = r.rid and t.turn = %(turn)s
+where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
+-- name: get_info
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    ),
+    r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
+    r.rid,
+    (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+from {schema}.runs r left join {schema}.queue q on q.rid = r.rid
+where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
+-- name: list_runs
+select
+    r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
+    r.rid,
+    (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+from {schema}.runs r join {schema}.queue q on q.rid = r.rid
+where r.namespace = %(namespace)s::text and r.rid < %(before)s::bigint and r.gone_until is null
+order by r.rid desc limit %(limit)s::bigint;
+
+-- name: list_runs_by_agent
+select
+    r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
+    r.rid,
+    (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+from {schema}.runs r join {schema}.queue q on q.rid = r.rid
+where r.namespace = %(namespace)s::text and r.agent = %(agent)s::text and r.rid < %(before)s::bigint and r.gone_until is null
+order by r.rid desc limit %(limit)s::bigint;
+
+-- name: list_runs_by_status
+-- The agent is compared afterwards, where one is given: the status narrows more.
+select
+    r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
+    r.rid,
+    (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+from {schema}.queue q join {schema}.runs r on r.rid = q.rid
+where q.namespace = %(namespace)s::text and q.status = %(status)s::text and q.rid < %(before)s::bigint and r.gone_until is null
+    and (%(agent)s::text is null or r.agent = %(agent)s::text)
+order by q.rid desc limit %(limit)s::bigint;
+
+-- name: signs
+-- How far each watched run has come: what another process wrote shows here.
+select
+    r.run, r.gone_until,
+    (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
+    (select seq from {schema}.deltas where rid = r.rid order by seq desc, sub desc limit 1),
+    (select sub from {schema}.deltas where rid = r.rid order by seq desc, sub desc limit 1)
+from unnest(%(runs)s::text[]) w (run)
+join {schema}.runs r on r.namespace = %(namespace)s::text and r.run = w.run;
+
+-- name: sweepable
+select rid from {schema}.runs
+where namespace = %(namespace)s::text and closed_at is not null and gone_until is null
+    and closed_at <= coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision)
+        - %(seconds)s::double precision
+order by closed_at limit %(limit)s::bigint;
+
+-- name: bury
+select {schema}.bury(%(at)s::double precision, %(rid)s::bigint, %(seconds)s::double precision);
+
+-- name: unemptied
+-- A sweep that was interrupted left these; the next one goes on with them.
+select rid from {schema}.runs
+where namespace = %(namespace)s::text and gone_until is not null and not is_emptied limit %(limit)s::bigint;
+
+-- name: empty
+select {schema}.empty(%(rid)s::bigint, %(limit)s::integer);
+
+-- name: forget
+select {schema}.forget(%(at)s::double precision, %(namespace)s::text, %(limit)s::integer);
+
+-- name: next_with_deltas
+-- Step from one run that has deltas to the next.
+select d.rid, r.namespace from {schema}.deltas d join {schema}.runs r on r.rid = d.rid
+where d.rid > %(rid)s::bigint order by d.rid limit 1;
+
+-- name: drop_old_deltas
+-- Those of turns that ended long enough ago.
+delete from {schema}.deltas where rid = %(rid)s::bigint and seq < coalesce((
+    select max(finished) from {schema}.turns
+    where rid = %(rid)s::bigint and finished is not null
+        and ended <= coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision)
+            - %(seconds)s::double precision
+), 0);
+
+-- name: notify
+select pg_notify($1::text, $2::text);

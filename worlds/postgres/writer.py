@@ -1,0 +1,316 @@
+"""Group commit: what waits at the same moment goes to the server in one statement, and is durable by one sync.
+
+One group is under way at a time, on one connection; what comes meanwhile forms the next. A group that fails over its
+contents is halved until the part at fault stands alone. When the connection is lost nobody knows what landed: its
+batches are answered `Unknown`, once there is a connection again (or there was none for too long). Next: `link.py`
+(the connection), `group.py` (batches as a statement).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from journal.core.clock import Clock
+from journal.core.errors import InvalidValue, JournalError, WorldError, WorldUnavailable
+from journal.core.ports import Answer, Batch, Claim, Committed, Delta, Unknown
+from journal.worlds.postgres.address import Address
+from journal.worlds.postgres.deltas import PUBLISH, Publication, publish_answers, publish_parameters
+from journal.worlds.postgres.failures import is_content, is_lost, is_passing, world_error
+from journal.worlds.postgres.group import Group
+from journal.worlds.postgres.link import Link
+from journal.worlds.postgres.offer import Offer
+from journal.worlds.postgres.places import Places
+
+GROUP_ROWS = 1024
+GROUP_BYTES = 8 * 1024 * 1024
+PASSING_TRIES = 5
+SPLIT_FROM = 8
+"""Groups from this size on are answered in two halves."""
+HELD_PASSES = 5
+"""Passes of the loop for which the second half waits at most: being answered, waking and appending take three."""
+
+Member = Offer | Publication
+Connection = psycopg.AsyncConnection[Any]
+
+
+class Writer:
+    """All appends and publications of one world. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        address: Address,
+        places: Places,
+        *,
+        clock: Clock | None,
+        on_change: Callable[[list[str], bool], None],
+    ) -> None:
+        self._address = address
+        self._places = places
+        self._clock = clock
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._pending: deque[Member] = deque()
+        self._halves: deque[list[Member]] = deque()
+        """Parts of a group that failed, ahead of everything that came later."""
+        self._under_way: list[Member] | None = None
+        self._group: Group | None = None
+        self._held: list[tuple[Offer, Answer | None]] = []
+        self._tries = 0
+        self._is_scheduled = False
+        self._is_alone = False
+        """Whether the last group was of one: then the next is sent as it comes, and does not wait for company."""
+        self._idle: asyncio.Future[None] | None = None
+        self._is_closed = False
+        self._link = Link(connection, address, on_settled=self._settled)
+
+    async def prepare(self) -> None:
+        """Prepare the statements on the connection that was handed over. Raises the driver's errors."""
+        await self._link.prepare()
+
+    # What is offered
+
+    def append(self, batch: Batch) -> "asyncio.Future[Answer]":
+        """Offer the batch in the next group."""
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        if self._is_closed:
+            future.set_exception(self._closed())
+            return future
+        try:
+            offer = Offer(batch, future, self._places.lock(batch.run))
+        except Exception as error:  # noqa: BLE001 - a lone surrogate, say: the batch is at fault, and its author is told
+            future.set_exception(_invalid(error))
+            return future
+        self._submit(offer)
+        return future
+
+    def publish(self, claim: Claim, deltas: list[Delta]) -> "asyncio.Future[bool]":
+        """Publish the deltas in the next group."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+        if self._is_closed:
+            future.set_exception(self._closed())
+            return future
+        self._submit(Publication(claim, deltas, future, self._places.lock(claim.run)))
+        return future
+
+    def _submit(self, member: Member) -> None:
+        self._pending.append(member)
+        if self._under_way is not None or self._link.is_recovering or self._is_scheduled:
+            return
+        if self._is_alone and len(self._pending) == 1:
+            self._flush()
+        else:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        self._loop.call_soon(self._flush)
+
+    # One group
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if self._under_way is not None or self._link.is_recovering:
+            return
+        if not self._link.is_open and (self._halves or self._pending):
+            self._link.restore()
+        elif self._halves:
+            self._send(self._halves.popleft())
+        elif self._pending:
+            members = self._take_group()
+            self._is_alone = len(members) == 1 and not (self._pending or self._held)
+            self._send(members)
+            self._let_go()
+        else:
+            self._check_idle()
+
+    def _take_group(self) -> list[Member]:
+        """Those that wait, of one kind, in their order, within the bounds."""
+        pending = self._pending
+        group = [pending.popleft()]
+        kind = type(group[0])
+        rows, size = group[0].rows, group[0].size
+        while pending and type(pending[0]) is kind:
+            rows += pending[0].rows
+            size += pending[0].size
+            if rows > GROUP_ROWS or size > GROUP_BYTES:
+                break
+            group.append(pending.popleft())
+        return group
+
+    def _send(self, members: list[Member]) -> None:
+        self._under_way = members
+        try:
+            at = self._clock.time() if self._clock is not None else None
+            offers = [member for member in members if isinstance(member, Offer)]
+            if offers:
+                self._group = Group(offers, self._places, at)
+                steps = self._group.steps
+            else:
+                published = [member for member in members if isinstance(member, Publication)]
+                steps = [(PUBLISH, publish_parameters(published, self._places.namespace, at))]
+        except Exception as error:  # noqa: BLE001 - what cannot be encoded: somebody's contents
+            self._fail(error)
+            return
+        self._link.execute(steps, self._answered)
+
+    def _answered(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
+        members = self._under_way
+        assert members is not None, "an answer comes to what was sent"
+        if error is not None or result is None:
+            error = error or psycopg.OperationalError("no result")
+            if is_lost(error):
+                self._link.abandon(str(error))  # `_settled` goes on from here
+            else:
+                self._fail(error)
+            return
+        group, self._group = self._group, None
+        self._under_way, self._tries = None, 0
+        if group is None:
+            self._deliver_published(members, publish_answers(result))
+        else:
+            answers = group.answers(result, self._places)
+            if len(answers) >= SPLIT_FROM and not (self._pending or self._halves or self._is_closed):
+                self._deliver_by_halves(answers)
+            else:
+                self._deliver(answers)
+        if (self._pending or self._halves) and not self._is_scheduled:
+            self._schedule()
+        elif self._idle is not None:
+            self._check_idle()
+
+    def _deliver(self, answers: list[tuple[Offer, Answer | None]]) -> None:
+        runs: list[str] = []
+        again: list[Member] = []
+        has_work = False
+        for offer, answer in answers:
+            if answer is None:
+                offer.goes_long = True
+                again.append(offer)
+                continue
+            if type(answer) is Committed:
+                runs.append(offer.batch.run)
+                has_work |= offer.has_work
+            if not offer.future.done():  # else its awaiter was cancelled; the batch stands all the same
+                offer.future.set_result(answer)
+        if again:
+            self._halves.append(again)
+        if runs:
+            self._on_change(runs, has_work)
+
+    def _deliver_by_halves(self, answers: list[tuple[Offer, Answer | None]]) -> None:
+        """Let those of one half go on, and the others once the first are back with their next batches.
+
+        Runs that are all answered together come back together: then we and the server wait for each other in turn. In
+        two halves both work at the same time.
+        """
+        middle = len(answers) // 2
+        self._held = answers[middle:]
+        self._deliver(answers[:middle])
+        self._loop.call_soon(self._let_go, HELD_PASSES)
+
+    def _let_go(self, passes: int = 0) -> None:
+        """Answer the second half: when the first is on its way, or is not heard of for some passes."""
+        if not self._held:
+            return
+        if passes:
+            self._loop.call_soon(self._let_go, passes - 1)
+            return
+        held, self._held = self._held, []
+        self._deliver(held)
+        if self._halves and not self._is_scheduled:
+            self._schedule()
+
+    def _deliver_published(self, members: list[Member], taken: tuple[bool, ...]) -> None:
+        runs: list[str] = []
+        for member, is_taken in zip(members, taken, strict=True):
+            if isinstance(member, Publication):
+                if is_taken:
+                    runs.append(member.claim.run)
+                if not member.future.done():
+                    member.future.set_result(is_taken)
+        if runs:
+            self._on_change(runs, False)
+
+    # Failures
+
+    def _fail(self, error: Exception) -> None:
+        """The server refused the group, and nothing of it landed."""
+        members, self._under_way, self._group = self._under_way or [], None, None
+        if is_passing(error) and self._tries < PASSING_TRIES:
+            self._tries += 1
+            self._halves.appendleft(members)
+        elif len(members) > 1 and is_content(error):
+            middle = len(members) // 2
+            self._halves.appendleft(members[middle:])
+            self._halves.appendleft(members[:middle])
+        else:
+            refusal: JournalError
+            if isinstance(error, JournalError):
+                refusal = error
+            elif is_content(error):
+                refusal = _invalid(error)
+            else:
+                refusal = world_error(error, self._address.url)
+            self._tries = 0
+            for member in members:
+                if not member.future.done():
+                    member.future.set_exception(refusal)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def _settled(self, reason: str, failure: WorldError | None) -> None:
+        """The connection was lost, and with it the answer to what was under way; and it is back, or is not.
+
+        Those who were not sent yet are sent now, or told that nothing of theirs was written.
+        """
+        members, self._under_way, self._group = self._under_way or [], None, None
+        for member in members:
+            if member.future.done():
+                continue
+            if isinstance(member, Offer):
+                member.future.set_result(Unknown(reason if failure is None else str(failure)))
+            else:
+                member.future.set_exception(WorldUnavailable(reason, world=self._address.url))
+        if failure is not None:
+            waiting = [member for half in self._halves for member in half] + list(self._pending)
+            self._halves.clear()
+            self._pending.clear()
+            for member in waiting:
+                if not member.future.done():
+                    member.future.set_exception(failure)
+        self._flush()
+
+    # The end
+
+    async def aclose(self) -> None:
+        """Finish what was offered, then close the connection."""
+        self._is_closed = True
+        self._let_go()
+        if self._pending or self._halves or self._under_way is not None or self._link.is_recovering:
+            self._idle = self._loop.create_future()
+            if not self._is_scheduled:
+                self._schedule()
+            await self._idle
+        await self._link.aclose()
+
+    def _check_idle(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            is_over = not (self._pending or self._halves) and self._under_way is None
+            if is_over and not self._link.is_recovering:
+                self._idle.set_result(None)
+
+    def _closed(self) -> WorldUnavailable:
+        return WorldUnavailable("it was closed here: open it again", world=self._address.url)
+
+
+def _invalid(error: Exception) -> InvalidValue:
+    refusal = InvalidValue(
+        what="batch", path="", reason=f"the store cannot take it ({type(error).__name__}: {error})"
+    )
+    refusal.__cause__ = error
+    return refusal
