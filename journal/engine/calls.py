@@ -80,13 +80,8 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     """What the act raised, on the first run only: for tracebacks, not for decisions."""
 
 
-async def perform(attempt: "Attempt", call: Call) -> Settled:
-    """Carry `call` through; raises `ControlFlow` where the turn cannot go on, else returns how it ended.
-
-    A call that is named rather than counted, and asked for again in the same attempt, joins the first.
-    """
-    if call.is_counted:
-        return await _perform(attempt, call)
+async def _join(attempt: "Attempt", call: Call) -> Settled:
+    """`perform` for a call that is named, not counted: asked for again in the same attempt, it joins the first."""
     if (first := attempt.named.get(call.key)) is not None:
         if first.input_digest != call.input_digest or first.name != call.name:
             raise InvalidOptions(
@@ -96,7 +91,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
         return await asyncio.shield(first.settled)
     named = attempt.named[call.key] = Named(call, asyncio.get_running_loop().create_future())
     try:
-        settled = await _perform(attempt, call)
+        settled = await perform(attempt, call)
     except asyncio.CancelledError:
         if call.policy == "never":
             named.settled.set_result(Settled(call, CallOutcome(status="unknown"), None, False))
@@ -121,7 +116,7 @@ async def settle(attempt: "Attempt", call: Call) -> Settled:
     if attempt.fatal is not None:
         raise attempt.fatal
     try:
-        settled = await perform(attempt, call)
+        settled = await (perform if call.is_counted else _join)(attempt, call)
         if settled.is_replayed and (settled.outcome.cancelled or settled.outcome.status == "cancelled"):
             known = attempt.history.calls[call.key]
             await asyncio.sleep(max(0.0, known.outcome_time - known.intent_time) + REPLAY_STALL_SECONDS)
@@ -142,7 +137,8 @@ class Named:
         self.settled = settled
 
 
-async def _perform(attempt: "Attempt", call: Call) -> Settled:
+async def perform(attempt: "Attempt", call: Call) -> Settled:
+    """Carry `call` through; raises `ControlFlow` where the turn cannot go on, else returns how it ended."""
     if (outer := in_call()) is not None and outer.attempt is attempt:
         raise InvalidOptions(
             f"calls do not nest: {call.name!r} was asked for inside call {outer.key!r}; "

@@ -85,7 +85,7 @@ class Turn:
             raise InvalidOptions(
                 f"{plan.name!r} is marked never, and steps may run again: use turn.tool({plan.name}, ...)"
             )
-        settled = await self._perform("step", plan, args, kwargs, "safe")
+        settled = await settle(self._attempt, self._call("step", plan, args, kwargs, "safe"))
         return _unwrap(settled, plan.codec)
 
     @overload
@@ -99,7 +99,7 @@ class Turn:
         raises `OutcomeUnknown`.
         """
         plan = plan_of(fn)
-        settled = await self._perform("model", plan, args, kwargs, plan.policy or "safe")
+        settled = await settle(self._attempt, self._call("model", plan, args, kwargs, plan.policy or "safe"))
         return _unwrap(settled, plan.codec)
 
     @overload
@@ -116,16 +116,16 @@ class Turn:
         """
         plan = plan_of(fn)
         policy = self._attempt.agent.policy_of(plan.name, plan.marked).policy
-        settled = await self._perform("tool", plan, args, kwargs, policy)
+        settled = await settle(self._attempt, self._call("tool", plan, args, kwargs, policy))
         return _tool_result(settled, plan.codec)
 
-    async def _perform(
+    def _call(
         self, kind: CallKind, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], policy: Any
-    ) -> Settled:
+    ) -> Call:
         attempt = self._attempt
         scope = current_scope(f"turn.{kind}", attempt)
         data = plan.encode_arguments(args, kwargs)
-        call = Call(
+        return Call(
             key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),
             kind=kind,
             name=plan.name,
@@ -141,7 +141,6 @@ class Turn:
             probe=plan.probe,
             dedupes=plan.dedupes,
         )
-        return await settle(attempt, call)
 
 
 def _explicit(key: str) -> str:

@@ -1,6 +1,7 @@
 """Interleavings found on paper, at the port, on every world of ours."""
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,25 @@ from journal.core.ports import Committed, Duplicate, LogRegressed, StaleClaim, U
 from journal.worlds.contract import ContractHarness
 from journal.worlds.contract.harness import Holder, begin, committed, hold, signal, submit
 from tests.contract.faults import DelayingWorld
-from tests.contract.harnesses import memory_harness, sqlite_harness
+from tests.contract.harnesses import memory_harness, redis_harness, sqlite_harness
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ContractHarness]:
-    opening = memory_harness() if request.param == "memory" else sqlite_harness(tmp_path)
-    async with opening as harness:
+    async with _opening(request, tmp_path) as harness:
         yield harness
+
+
+def _opening(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncContextManager[ContractHarness]:
+    match request.param:
+        case "memory":
+            return memory_harness()
+        case "sqlite":
+            return sqlite_harness(tmp_path)
+        case _:
+            return redis_harness(request.getfixturevalue("redis_server"))
 
 
 async def _keys(holder: Holder) -> list[str | None]:

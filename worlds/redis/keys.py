@@ -2,6 +2,7 @@
 
 All keys of a run, and the index of its partition, share a hash tag, and so a slot of a cluster:
 `{prefix:namespace:p17}` and a letter: `h:run` hash, `r:run` records, `b:run` blobs, `d:run` deltas, `x` index.
+The roster of workers is a hash of its own, `{prefix:namespace:roster}`.
 The members of the index are described where they are made, in `lua/index.lua`.
 """
 
@@ -10,6 +11,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from zlib import crc32
 
+_ESCAPE = re.compile(b"\1([\1\2])")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -25,6 +27,7 @@ class Keys:
         space = f"{prefix}:{name}"
         self.work = f"{space}:work".encode()
         """The channel that says that an entry may have become claimable."""
+        self.roster = f"{{{space}:roster}}".encode()
         self._tags = [f"{{{space}:p{n}}}".encode() for n in range(partitions)]
         self.indexes = [tag + b"x" for tag in self._tags]
         # A run that is worked on is asked for again and again.
@@ -61,6 +64,11 @@ def meta_key(prefix: str) -> bytes:
 def escaped(agent: str) -> bytes:
     """The agent's name as index members have it: without NUL, which ends it there."""
     return agent.encode().replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
+
+
+def unescaped(agent: bytes) -> str:
+    """The agent's name, from an index member."""
+    return _ESCAPE.sub(lambda found: b"\0" if found[1] == b"\1" else b"\1", agent).decode()
 
 
 def sortable(number: int) -> bytes:

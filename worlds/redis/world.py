@@ -14,6 +14,7 @@ from journal.core.clock import Clock
 from journal.core.errors import WorldUnavailable
 from journal.core.ports import (
     START,
+    AgentStats,
     Answer,
     Batch,
     Claim,
@@ -24,6 +25,7 @@ from journal.core.ports import (
     RunQuery,
     SweepPolicy,
     TurnInfo,
+    WorkerInfo,
     parse_offset,
 )
 from journal.core.records import Record
@@ -37,6 +39,7 @@ from journal.worlds.redis.library import function
 from journal.worlds.redis.line import Line
 from journal.worlds.redis.reads import CHUNK, Reader
 from journal.worlds.redis.renewer import RedisRenewer
+from journal.worlds.redis.roster import Roster
 from journal.worlds.redis.server import Findings
 from journal.worlds.redis.sweep import Sweep
 
@@ -61,6 +64,7 @@ class RedisWorld:
         self._reader = Reader(line, self._keys, self._now, namespace=namespace, url=self.url)
         self._claiming = Claiming(line, self._keys)
         self._sweep = Sweep(line, self._keys)
+        self._roster = Roster(line, self._keys)
         self._bells = Bells(address, self._keys.work)
         self._work_seen = 0
         self._is_open = True
@@ -158,6 +162,22 @@ class RedisWorld:
         else:
             await asyncio.sleep(0)
         self._work_seen = self._bells.work_count
+
+    async def beat(self, info: WorkerInfo) -> None:
+        """See `Queue.beat`."""
+        await self._roster.beat(info, self._at())
+
+    async def leave(self, worker: str) -> None:
+        """See `Queue.leave`."""
+        await self._roster.leave(worker)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Queue.workers`."""
+        return await self._roster.workers(self._at())
+
+    async def stats(self) -> list[AgentStats]:
+        """See `Queue.stats`."""
+        return await self._roster.stats(self._at())
 
     # Stream
 

@@ -7,6 +7,7 @@ Records wait until the group is complete, and go in by one statement. Next: `ent
 
 import sqlite3
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 from zlib import crc32
 
@@ -35,6 +36,22 @@ def _add_records(count: int) -> str:
     """`add_record` for so many rows at once."""
     head, _, row = _ADD_RECORD.partition("values")
     return f"{head}values {', '.join([row.strip()] * count)}"
+
+
+def _follows(batch: Batch, author: Held, known: Known) -> bool:
+    """Whether the batch is the holder's next one, right behind the one before: then nothing speaks against it.
+
+    It cannot have landed already, since what lies behind its `prev_batch` would be it.
+    """
+    claim = author.claim
+    return (
+        author.prev_batch is not None
+        and author.prev_batch == known.batch
+        and batch.id != known.last_batch
+        and claim.token == known.token
+        and claim.epoch == known.epoch
+        and batch.at_head is None
+    )
 
 
 class Changes:
@@ -103,8 +120,7 @@ class Door:
     def write_staged(self) -> None:
         """Write the records that wait by one statement, which commits itself."""
         if self._records:
-            values = [value for record in self._records for value in record]
-            self._execute(_add_records(len(self._records)), values)
+            self._execute(_add_records(len(self._records)), list(chain.from_iterable(self._records)))
             self._records.clear()
 
     def flush(self) -> None:
@@ -147,6 +163,8 @@ class Door:
         landed = key = key_digest = None
         has_prev = True
         if isinstance(author, Held):
+            if _follows(batch, author, known):
+                return self._write(batch, batch.records, known)
             landed, has_prev = self._trace(known, batch.id, author.prev_batch)
         else:
             # An author from outside is known by its key; its batch id says nothing more.

@@ -119,7 +119,7 @@ local function create(H, X, run, agent, reader, time)
   )
   redis.call(
     'ZADD', X, 0, '*' .. entry.pos .. run, 0, 'a' .. escaped(agent) .. '\0' .. entry.pos .. run, 0,
-    status_member(entry, run)
+    status_member(entry, run), 0, open_member(entry, run)
   )
 end
 

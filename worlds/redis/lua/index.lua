@@ -5,6 +5,7 @@
 --   s status \0 position agent \0 run      by status             q agent \0 rank                   claimable now
 --   w visible-at agent \0 rank             claimable later       c closed-at run                   closed
 --   g gone-until run                       tombstones            d finished-at seq position run    deltas to drop
+--   o agent \0 standing run               open runs, to count   standing: a letter, and when due
 -- rank: priority (8, inverted), due at (14), position (14), reader (4), run. Numbers are hexadecimal.
 
 -- No NUL is left in it: that is what ends an agent's name.
@@ -26,6 +27,23 @@ local function visible_at(entry)
   return (entry.token and entry.lease) or entry.due or nil
 end
 
+-- Where an open run stands, as worlds/queue.py says: a letter, which the due time follows where there is one.
+local function standing(entry)
+  if entry.closed then
+    return nil
+  elseif entry.token then
+    return 'h'
+  elseif entry.due then
+    return 't' .. sortable(entry.due)
+  end
+  return entry.status == 'parked' and 'p' or entry.status == 'blocked' and 'b' or 'i'
+end
+
+local function open_member(entry, run)
+  local at = standing(entry)
+  return at and 'o' .. escaped(entry.agent) .. '\0' .. at .. run
+end
+
 local function status_member(entry, run)
   return 's' .. entry.status .. '\0' .. entry.pos .. escaped(entry.agent) .. '\0' .. run
 end
@@ -40,6 +58,15 @@ local function reindex(X, run, before, after, now)
     end
     if new then
       redis.call('ZADD', X, 0, (tonumber(new) <= now and 'q' or 'w' .. sortable(new)) .. new_rank)
+    end
+  end
+  local was, is = open_member(before, run), open_member(after, run)
+  if was ~= is then
+    if was then
+      redis.call('ZREM', X, was)
+    end
+    if is then
+      redis.call('ZADD', X, 0, is)
     end
   end
   if before.status ~= after.status then
