@@ -7,13 +7,22 @@ from pathlib import Path
 import click
 import msgspec
 
-from benchmarks.cases import CASES, Setting
+from benchmarks.cases import BY_DEFAULT, CASES, ON_SQLITE, Setting
 from benchmarks.report import Result, print_json, print_table
-from benchmarks.targets import TARGETS
+from benchmarks.stores import STORES
 
 
 @click.command(help="Measure what durability costs, as ratios to the raw store on the same disk.")
 @click.argument("cases", nargs=-1, type=click.Choice(list(CASES)))
+@click.option(
+    "--world",
+    "worlds",
+    multiple=True,
+    type=click.Choice(list(STORES)),
+    default=["sqlite"],
+    show_default=True,
+    help="The store to measure; may be given more than once. Servers come from wheels.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @click.option("--seconds", default=1.0, show_default=True, help="Length of one measuring window.")
@@ -28,23 +37,33 @@ from benchmarks.targets import TARGETS
     help="A directory on the disk to measure (default: the working directory).",
 )
 def main(
-    cases: tuple[str, ...], as_json: bool, check: bool, seconds: float, rounds: int, place: Path
+    cases: tuple[str, ...],
+    worlds: tuple[str, ...],
+    as_json: bool,
+    check: bool,
+    seconds: float,
+    rounds: int,
+    place: Path,
 ) -> None:
-    """Run the cases, each in a directory of its own that is removed again."""
+    """Run the cases on each store, each in a directory of its own that is removed again."""
     results: list[Result] = []
-    for name in cases or tuple(CASES):
-        with tempfile.TemporaryDirectory(prefix=".journal-bench-", dir=place) as directory:
-            setting = Setting(Path(directory), seconds, rounds)
-            for result in CASES[name](setting):
-                results.append(result)
-                if as_json:
-                    print_json(result)
+    for world in worlds:
+        names = [name for name in cases or BY_DEFAULT if world == "sqlite" or name not in ON_SQLITE]
+        for name in names:
+            with (
+                tempfile.TemporaryDirectory(prefix=".journal-bench-", dir=place) as directory,
+                STORES[world](Path(directory)) as store,
+            ):
+                for result in CASES[name](Setting(Path(directory), seconds, rounds), store):
+                    results.append(result)
+                    if as_json:
+                        print_json(result)
     if not as_json:
         print_table(results, place)
     missed = [result for result in results if not result.is_met]
     for result in missed:
         found = msgspec.json.encode(result).decode()
-        sys.stderr.write(f"{result.name} misses {TARGETS[result.name, result.world]}: {found}\n")
+        sys.stderr.write(f"{result.name} misses {result.target}: {found}\n")
     if check and missed:
         sys.exit(1)
 

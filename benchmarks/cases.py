@@ -3,7 +3,9 @@
 import asyncio
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -11,8 +13,11 @@ import msgspec
 
 from benchmarks import door, footprint
 from benchmarks.engine import engine
-from benchmarks.raw import RawStore
+from benchmarks.latency import follow_ms, wake_ms
+from benchmarks.peers.peer import Peer
+from benchmarks.raw import RawSqlite
 from benchmarks.report import Result
+from benchmarks.stores import Store
 
 RUNS_AT_ONCE = 50
 WORK_SECONDS = 150e-6
@@ -31,9 +36,10 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 Rate = Callable[[float], Awaitable[float]]
+Case = Callable[[Setting, Store], Iterator[Result]]
 
 
-async def beside_raw(setting: Setting, ours: Rate) -> tuple[float, float]:
+async def beside_raw(setting: Setting, store: Store, ours: Rate) -> tuple[float, float]:
     """Our rate, and its ratio to the raw one: medians over windows that alternate with raw ones.
 
     Each of our windows is compared with the two raw windows around it, since the disk of a shared machine may be
@@ -41,84 +47,142 @@ async def beside_raw(setting: Setting, ours: Rate) -> tuple[float, float]:
     """
     rates: list[float] = []
     ratios: list[float] = []
-    with RawStore(setting.directory) as store:
-        before = store.rate(setting.seconds)
+    with store.raw() as raw:
+        before = raw.rate(setting.seconds)
         for _ in range(setting.rounds):
             rates.append(await ours(setting.seconds))
-            after = store.rate(setting.seconds)
+            after = raw.rate(setting.seconds)
             ratios.append(rates[-1] * 2 / (before + after))
             before = after
     return median(rates), median(ratios)
 
 
-async def _door(setting: Setting, name: str, count: int) -> Result:
-    async with door.holders(f"sqlite:{setting.directory}/door.db", count) as team:
-        rate, ratio = await beside_raw(setting, lambda seconds: door.append_rate(team, seconds))
-    return Result(name, "sqlite", rate, "appends/s", "raw", ratio)
+def _door(setting: Setting, store: Store, name: str, count: int) -> Result:
+    async def measure() -> tuple[float, float]:
+        async with door.holders(store.fresh_url(), count) as team:
+            return await beside_raw(setting, store, lambda seconds: door.append_rate(team, seconds))
+
+    rate, ratio = asyncio.run(measure())
+    return Result(name, store.world, rate, "appends/s", "raw", ratio)
 
 
-def door_one(setting: Setting) -> Iterator[Result]:
+def door_one(setting: Setting, store: Store) -> Iterator[Result]:
     """The door, one run: a durable commit an append."""
-    yield asyncio.run(_door(setting, "door", 1))
+    yield _door(setting, store, "door", 1)
 
 
-def door_many(setting: Setting) -> Iterator[Result]:
+def door_many(setting: Setting, store: Store) -> Iterator[Result]:
     """The door, fifty runs at once: they share their commits."""
-    yield asyncio.run(_door(setting, "door_concurrent", RUNS_AT_ONCE))
+    yield _door(setting, store, "door_concurrent", RUNS_AT_ONCE)
 
 
-async def _steps(setting: Setting, name: str, runs: int) -> Result:
-    async with engine(f"sqlite:{setting.directory}/journal.db") as opened:
-        rate, ratio = await beside_raw(setting, lambda seconds: opened.rate(seconds, runs))
-    return Result(name, "sqlite", rate, "steps/s", "raw", ratio)
+def _steps(setting: Setting, store: Store, name: str, runs: int) -> Result:
+    async def measure() -> tuple[float, float]:
+        async with engine(store.fresh_url()) as opened:
+            return await beside_raw(setting, store, lambda seconds: opened.rate(seconds, runs))
+
+    rate, ratio = asyncio.run(measure())
+    return Result(name, store.world, rate, "steps/s", "raw", ratio)
 
 
-def sequential(setting: Setting) -> Iterator[Result]:
+def sequential(setting: Setting, store: Store) -> Iterator[Result]:
     """One run, one safe step after another."""
-    yield asyncio.run(_steps(setting, "sequential", 1))
+    yield _steps(setting, store, "sequential", 1)
 
 
-def concurrent(setting: Setting) -> Iterator[Result]:
+def concurrent(setting: Setting, store: Store) -> Iterator[Result]:
     """Fifty runs at once: they share their commits."""
-    yield asyncio.run(_steps(setting, "concurrent", RUNS_AT_ONCE))
+    yield _steps(setting, store, "concurrent", RUNS_AT_ONCE)
 
 
-def paced(setting: Setting) -> Iterator[Result]:
-    """The raw store where its caller computes between commits, as every program does: the bound for `sequential`.
+def _peers(setting: Setting, store: Store, name: str, runs: int) -> Iterator[Result]:
+    """Ours and the peers' in windows that alternate; each peer in its own process and its own store."""
+
+    async def measure(peers: dict[str, Peer]) -> dict[str, tuple[float, float]]:
+        async with engine(store.fresh_url()) as opened:
+            await opened.rate(setting.seconds / 2, runs)
+            rates: dict[str, list[float]] = {peer: [] for peer in peers}
+            ratios: dict[str, list[float]] = {peer: [] for peer in peers}
+            for _ in range(max(1, setting.rounds // 2)):
+                for peer, process in peers.items():
+                    ours = await opened.rate(setting.seconds, runs)
+                    rates[peer].append(process.rate(setting.seconds))
+                    ratios[peer].append(ours / rates[peer][-1])
+            return {peer: (median(rates[peer]), median(ratios[peer])) for peer in peers}
+
+    with tempfile.TemporaryDirectory(dir=setting.directory) as place, ExitStack() as stack:
+        peers = {
+            peer: stack.enter_context(Peer(peer.partition("-")[0], url, runs))
+            for peer, url in store.peers(runs, Path(place)).items()
+        }
+        for peer in peers.values():
+            peer.rate(0.1)
+        for versus, (rate, ratio) in asyncio.run(measure(peers)).items():
+            yield Result(name, store.world, rate, "steps/s of it", versus, ratio)
+
+
+def peers_sequential(setting: Setting, store: Store) -> Iterator[Result]:
+    """One run, beside DBOS, absurd and LangGraph on the same kind of store."""
+    yield from _peers(setting, store, "sequential", 1)
+
+
+def peers_concurrent(setting: Setting, store: Store) -> Iterator[Result]:
+    """Fifty runs at once, beside DBOS and absurd."""
+    yield from _peers(setting, store, "concurrent", RUNS_AT_ONCE)
+
+
+def latency(setting: Setting, store: Store) -> Iterator[Result]:
+    """From a submit to the start of its work in an idle worker, and from a record to its follower, across processes."""
+    count = max(20, int(setting.rounds * setting.seconds * 30))
+    half, most = wake_ms(store.fresh_url(), count)
+    yield Result("wake", store.world, half, "ms p50", "p99, ms", most)
+    half, most = follow_ms(store.fresh_url(), count)
+    yield Result("follow", store.world, half, "ms p50", "p99, ms", most)
+
+
+def paced(setting: Setting, _: Store) -> Iterator[Result]:
+    """The raw SQLite where its caller computes between commits, as every program does.
 
     A disk that was left alone for a moment answers later than one that is kept busy.
     """
     rates: list[float] = []
     ratios: list[float] = []
-    with RawStore(setting.directory) as store:
-        for _ in range(setting.rounds):
+    with RawSqlite(setting.directory) as store:
+        for _round in range(setting.rounds):
             tight = store.rate(setting.seconds)
             rates.append(store.paced_rate(setting.seconds, WORK_SECONDS))
             ratios.append(rates[-1] / tight)
     yield Result("paced", "raw", median(rates), "commits/s", "raw", median(ratios))
 
 
-def memory(setting: Setting) -> Iterator[Result]:
+def memory(setting: Setting, _: Store) -> Iterator[Result]:
     """What one run's process takes on between its 10,000th and its 100,000th step."""
-    command = [sys.executable, "-m", "benchmarks.engine", f"sqlite:{setting.directory}/journal.db"]
+    command = [sys.executable, "-m", "benchmarks.engine", f"sqlite:{setting.directory}/memory.db"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     growth, total = map(int, done.stdout.split())
     versus = f"after {footprint.FEW:,} steps"
     yield Result("memory", "sqlite", growth / footprint.MIB, "MiB", versus, total / (total - growth))
 
 
-def import_time(_: Setting) -> Iterator[Result]:
+def import_time(_: Setting, _store: Store) -> Iterator[Result]:
     """`import journal`, over bare Python."""
     bare, full = footprint.import_ms("journal")
     yield Result("import", "-", full - bare, "ms", "bare python", full / bare)
 
 
-CASES: dict[str, Callable[[Setting], Iterator[Result]]] = {
+CASES: dict[str, Case] = {
     "sequential": sequential,
     "concurrent": concurrent,
+    "door": door_one,
+    "door_concurrent": door_many,
+    "latency": latency,
+    "peers_sequential": peers_sequential,
+    "peers_concurrent": peers_concurrent,
     "paced": paced,
     "memory": memory,
     "import": import_time,
-    "door": door_one,
-    "door_concurrent": door_many,
 }
+ON_SQLITE = frozenset({"paced", "memory", "import"})
+"""Those that are measured once, with the embedded default."""
+BY_DEFAULT = tuple(name for name in CASES if not name.startswith("peers_"))
+"""The peers need the extra `bench`, and take their time."""

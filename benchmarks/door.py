@@ -15,6 +15,7 @@ from journal.core.records import MIN_READER, CallOutcome, RunCreated, TurnSubmit
 from journal.worlds import open_world
 
 DIGEST = bytes(16)
+VALUE = b'"' + b"x" * (ROW_BYTES - 100) + b'"'
 
 
 class Holder:
@@ -27,18 +28,22 @@ class Holder:
         self._prev: bytes | None = None
         self._count = 0
 
+    async def append(self) -> None:
+        """One more record."""
+        run = self._claim.run
+        self._count += 1
+        record = seal(run, CallOutcome(status="ok", value=VALUE), turn="start", key=f"step#{self._count}")
+        batch = Batch(run, self._ids.next(), Held(self._claim, self._prev), (record,))
+        answer = await self._world.append(batch)
+        if not isinstance(answer, Committed):
+            raise TypeError(f"the door answered {answer}")
+        self._prev = batch.id
+
     async def append_for(self, seconds: float) -> int:
         """How many batches were answered within `seconds`."""
-        run, value = self._claim.run, b'"' + b"x" * (ROW_BYTES - 100) + b'"'
         begun, first = perf_counter(), self._count
         while perf_counter() - begun < seconds:
-            self._count += 1
-            record = seal(run, CallOutcome(status="ok", value=value), turn="start", key=f"step#{self._count}")
-            batch = Batch(run, self._ids.next(), Held(self._claim, self._prev), (record,))
-            answer = await self._world.append(batch)
-            if not isinstance(answer, Committed):
-                raise TypeError(f"the door answered {answer}")
-            self._prev = batch.id
+            await self.append()
         return self._count - first
 
 

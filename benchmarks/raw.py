@@ -1,6 +1,7 @@
-"""The measure of all things here: how many one-row commits a second `sqlite3` makes on this disk.
+"""The measure of all things here: how many one-row commits a second a store makes by its own driver on this disk.
 
-The table is as plain as can be: no keys, no triggers, no checksums, 500 bytes a row, WAL and synchronous=FULL.
+The tables are as plain as can be: no keys, no triggers, no checksums, 500 bytes a row, durable settings (SQLite in WAL mode
+with synchronous=FULL, Postgres as installed, Redis with appendfsync always), one connection, sync drivers.
 """
 
 import os
@@ -12,7 +13,7 @@ from typing import Self
 ROW_BYTES = 500
 
 
-class RawStore:
+class RawSqlite:
     """A log table in a file of its own."""
 
     def __init__(self, directory: Path) -> None:
@@ -55,3 +56,69 @@ class RawStore:
             execute(insert, (self._seq, payload))
             spent += perf_counter() - started
         return (self._seq - first) / spent
+
+
+class RawPostgres:
+    """A log table on the server."""
+
+    def __init__(self, url: str) -> None:
+        import psycopg
+
+        self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=0)
+        self._connection.execute("create schema if not exists raw")
+        self._connection.execute("drop table if exists raw.log")
+        self._connection.execute(
+            "create table raw.log (id bigserial primary key, stream int, seq int, kind int, payload bytea)"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def rate(self, seconds: float) -> float:
+        """One-row commits a second, over a window of `seconds`."""
+        payload = os.urandom(ROW_BYTES)
+        insert = "insert into raw.log (stream, seq, kind, payload) values (1, %s, 1, %s)"
+        execute, done = self._connection.execute, 0
+        begun = perf_counter()
+        while perf_counter() - begun < seconds:
+            done += 1
+            execute(insert, (done, payload))
+        return done / (perf_counter() - begun)
+
+
+class RawRedis:
+    """A stream on the server."""
+
+    def __init__(self, url: str) -> None:
+        from redis import Redis
+
+        self._client = Redis.from_url(url)
+        self._client.delete("raw")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.delete("raw")
+        self._client.close()
+
+    def rate(self, seconds: float) -> float:
+        """XADDs a second, over a window of `seconds`."""
+        payload, done = os.urandom(ROW_BYTES), 0
+        begun = perf_counter()
+        while perf_counter() - begun < seconds:
+            done += 1
+            self._client.xadd("raw", {"p": payload})
+        return done / (perf_counter() - begun)
+
+
+def create_database(url: str, name: str) -> None:
+    """An empty database on the server."""
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))

@@ -35,10 +35,28 @@ class Target(msgspec.Struct, frozen=True):
         return f"{bound} x" if self.of == "ratio" else bound
 
 
-TARGETS: dict[tuple[str, str], Target] = {
-    # (case, world)
-    ("sequential", "sqlite"): Target("ratio", at_least=0.38),
-    ("concurrent", "sqlite"): Target("ratio", at_least=1.5),
-    ("memory", "sqlite"): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
-    ("import", "-"): Target("value", at_most=100.0),  # ms over bare Python
+TARGETS: dict[tuple[str, str, str], Target] = {
+    # (case, world, versus; "" for whatever it is compared with)
+    ("sequential", "sqlite", "raw"): Target("ratio", at_least=0.38),
+    ("concurrent", "sqlite", "raw"): Target("ratio", at_least=1.5),
+    ("sequential", "postgres", "raw"): Target("ratio", at_least=0.7),
+    ("concurrent", "postgres", "raw"): Target("ratio", at_least=4.0),
+    ("sequential", "redis", "raw"): Target("ratio", at_least=0.7),
+    ("concurrent", "redis", "raw"): Target("ratio", at_least=4.0),
+    ("sequential", "sqlite", "dbos"): Target("ratio", at_least=5.0),
+    ("sequential", "sqlite", "langgraph"): Target("ratio", at_least=4.0),
+    ("concurrent", "sqlite", "dbos"): Target("ratio", at_least=25.0),
+    ("concurrent", "sqlite", "dbos-wal"): Target("ratio", at_least=10.0),
+    ("sequential", "postgres", "dbos"): Target("ratio", at_least=6.0),
+    ("sequential", "postgres", "absurd"): Target("ratio", at_least=2.0),
+    ("sequential", "postgres", "langgraph"): Target("ratio", at_least=5.0),
+    ("concurrent", "postgres", "dbos"): Target("ratio", at_least=35.0),
+    ("concurrent", "postgres", "absurd"): Target("ratio", at_least=10.0),
+    ("wake", "sqlite", ""): Target("value", at_most=30.0),  # ms p50, across processes
+    ("wake", "postgres", ""): Target("value", at_most=5.0),
+    ("wake", "redis", ""): Target("value", at_most=5.0),
+    ("follow", "postgres", ""): Target("value", at_most=3.0),
+    ("follow", "redis", ""): Target("value", at_most=3.0),
+    ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
+    ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }
