@@ -1,7 +1,7 @@
 """The measure of all things here: how many one-row commits a second a store makes by its own driver on this disk.
 
-The tables are as plain as can be: no keys, no triggers, no checksums, 500 bytes a row, durable settings (SQLite in WAL mode
-with synchronous=FULL, Postgres as installed, Redis with appendfsync always), one connection, sync drivers.
+The tables are as plain as can be: no keys, no triggers, no checksums, 500 bytes a row, durable settings (SQLite in WAL
+mode with synchronous=FULL, Postgres as installed, Redis with appendfsync always), one connection, sync drivers.
 """
 
 import os
