@@ -9,14 +9,22 @@ from journal.core.ports import Committed, Duplicate, LogRegressed, StaleClaim, U
 from journal.worlds.contract import ContractHarness
 from journal.worlds.contract.harness import Holder, begin, committed, hold, signal, submit
 from tests.contract.faults import DelayingWorld
-from tests.contract.harnesses import memory_harness, sqlite_harness
+from tests.contract.harnesses import memory_harness, postgres_harness, sqlite_harness
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ContractHarness]:
-    opening = memory_harness() if request.param == "memory" else sqlite_harness(tmp_path)
+    match request.param:
+        case "memory":
+            opening = memory_harness()
+        case "sqlite":
+            opening = sqlite_harness(tmp_path)
+        case "postgres":
+            opening = postgres_harness(request.getfixturevalue("postgres_server"))
+        case other:
+            raise ValueError(other)
     async with opening as harness:
         yield harness
 

@@ -44,23 +44,24 @@ async def test_a_store_is_carried_forward_or_left_as_it_was(
     url: str, schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of the missing migrations, or none; whoever has the store open goes on."""
-    first = migrations(schema)
-    second = (2, f'create table "{schema}".further (a int)')
+    shipped = migrations(schema)
+    numbers = [number for number, _ in shipped]
+    following = (len(shipped) + 1, f'create table "{schema}".further (a int)')
 
     def versions() -> list[int]:
         return [row[0] for row in admin.execute(f"select version from {schema}.versions").fetchall()]
 
     async with open_postgres(url) as old:
         await begin(old, "r")
-        broken = [*first, second, (3, "select 1 / 0")]
+        broken = [*shipped, following, (len(shipped) + 2, "select 1 / 0")]
         monkeypatch.setattr(schemas, "migrations", lambda schema: broken)
         with pytest.raises(WorldUnavailable, match="division by zero"):
             async with open_postgres(url):
                 pass
-        assert versions() == [1]
-        monkeypatch.setattr(schemas, "migrations", lambda schema: [*first, second])
+        assert versions() == numbers
+        monkeypatch.setattr(schemas, "migrations", lambda schema: [*shipped, following])
         async with open_postgres(url) as new:
-            assert versions() == [1, 2]
+            assert versions() == [*numbers, following[0]]
             assert await seqs(new, "r") == [1, 2]
             await begin(new, "r", "t2")
         holder = await hold(old, "r")
