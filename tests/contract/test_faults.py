@@ -10,12 +10,12 @@ from journal.core.ports import Committed, Duplicate, LogRegressed, StaleClaim, U
 from journal.worlds.contract import ContractHarness
 from journal.worlds.contract.harness import Holder, begin, committed, hold, signal, submit
 from tests.contract.faults import DelayingWorld
-from tests.contract.harnesses import memory_harness, redis_harness, sqlite_harness
+from tests.contract.harnesses import memory_harness, postgres_harness, redis_harness, sqlite_harness
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ContractHarness]:
     async with _opening(request, tmp_path) as harness:
         yield harness
@@ -27,6 +27,8 @@ def _opening(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncCon
             return memory_harness()
         case "sqlite":
             return sqlite_harness(tmp_path)
+        case "postgres":
+            return postgres_harness(request.getfixturevalue("postgres_server"))
         case _:
             return redis_harness(request.getfixturevalue("redis_server"))
 

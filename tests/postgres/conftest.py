@@ -1,6 +1,7 @@
 """Stores for the tests of the Postgres world: a schema each, on the shared server or on one that may be killed."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -32,7 +33,7 @@ def admin(postgres_server: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def own_server() -> Iterator[servers.Server]:
+def own_server(postgres_programs: Path) -> Iterator[servers.Server]:
     """A server that the test may kill."""
-    with servers.start_postgres() as server:
+    with servers.start_postgres(binaries=postgres_programs) as server:
         yield server

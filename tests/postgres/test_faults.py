@@ -11,7 +11,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from journal.core.errors import InvalidValue, WorldMissing, WorldReadOnly, WorldUnavailable
-from journal.core.ports import Committed, Unknown
+from journal.core.ports import Committed, Duplicate, Unknown
 from journal.testing import servers
 from journal.worlds.contract.harness import (
     Watcher,
@@ -27,7 +27,7 @@ from journal.worlds.contract.harness import (
     signal,
     submit,
 )
-from journal.worlds.postgres import connection, drop_schema, open_postgres
+from journal.worlds.postgres import connection, drop_schema, link, open_postgres
 from tests.postgres.load import Load
 
 pytestmark = pytest.mark.anyio
@@ -77,6 +77,26 @@ async def test_connections_that_are_cut_under_load(url: str, admin: psycopg.Conn
                 await load.until(50)
             load.is_over = True
         await load.check()
+
+
+async def test_a_server_that_hangs_is_left_and_the_batch_is_offered_again(
+    own_server: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "ANSWER_SECONDS", 0.3)
+    async with open_postgres(servers.postgres_url(own_server)) as world:
+        await begin(world, "r")
+        batch = signal("r")
+        own_server.pause()
+        try:
+            answer = asyncio.ensure_future(world.append(batch))
+            done, _ = await asyncio.wait([answer], timeout=0.8)
+            assert not done, "a new connection is sought first"
+        finally:
+            own_server.resume()
+        assert isinstance(await answer, Unknown)
+        settled = await world.append(batch)
+        assert isinstance(settled, Committed | Duplicate)
+        assert await seqs(world, "r") == [1, 2, 3]
 
 
 async def test_a_renewer_connects_again(url: str, admin: psycopg.Connection[Any]) -> None:

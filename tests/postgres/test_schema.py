@@ -1,5 +1,6 @@
 """The schema: made once, refused by name when it is not ours, and no operation reads a table from end to end."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -8,6 +9,7 @@ import pytest
 
 from journal.core.errors import WorldCorrupt, WorldTooNew, WorldUnavailable, WorldUnknown
 from journal.core.ports import Progress, RunQuery, SweepPolicy
+from journal.core.records import RunCreated
 from journal.worlds.contract.harness import (
     begin,
     claim_all,
@@ -22,8 +24,64 @@ from journal.worlds.postgres import open_postgres
 from journal.worlds.postgres import schema as schemas
 from journal.worlds.postgres.address import parse_url
 from journal.worlds.postgres.statements import migrations
+from tests.postgres.dump import SCHEMA
 
 pytestmark = pytest.mark.anyio
+
+DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql"))
+
+
+def load(admin: psycopg.Connection[Any], dump: Path, schema: str) -> None:
+    """The dumps hold: order-42, worked through; order-43, submitted; order-44, closed."""
+    admin.execute(dump.read_text().replace(SCHEMA, schema).encode())
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=lambda dump: dump.stem)
+async def test_a_store_of_every_schema_ever_shipped_opens_and_goes_on(
+    dump: Path, url: str, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    load(admin, dump, schema)
+    rows = admin.execute(f"select version from {schema}.versions order by version").fetchall()
+    assert [version for (version,) in rows] == list(range(1, int(dump.stem) + 1))
+    async with open_postgres(url) as world:
+        assert await seqs(world, "order-42") == [1, 2, 3, 4, 5, 6]
+        assert (await world.read("order-42", limit=1))[0].type == RunCreated.TYPE
+        assert await world.get_blob("order-42", "b1") == b"a blob"
+        assert len(await follow_all(world, "order-44")) == 4
+        assert [claimed.claim.run for claimed in await claim_all(world)] == ["order-43"]
+        await begin(world, "order-42", "t2")
+        holder = await hold(world, "order-42")
+        assert holder.claim.epoch == 2
+        await holder.finish()
+        await begin(world, "order-45")
+        assert [info.run for info in await world.runs(RunQuery(limit=2))] == ["order-45", "order-44"]
+    rows = admin.execute(f"select version from {schema}.versions order by version").fetchall()
+    assert [version for (version,) in rows] == [number for number, _ in migrations(schema)]
+
+
+def test_there_is_a_dump_of_every_schema() -> None:
+    assert [int(dump.stem) for dump in DUMPS] == [number for number, _ in migrations("any")]
+
+
+async def test_functions_change_only_with_a_migration(
+    url: str, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    """A store of this number has the functions that it was dumped with: nothing puts in others."""
+
+    def defined() -> dict[str, str]:
+        rows = admin.execute(
+            "select oid::regprocedure::text, pg_get_functiondef(oid) from pg_proc "
+            "where pronamespace = %s::regnamespace",
+            (schema,),
+        ).fetchall()
+        return dict(rows)
+
+    load(admin, DUMPS[-1], schema)
+    shipped = defined()
+    admin.execute(f"drop schema {schema} cascade")
+    async with open_postgres(url):
+        pass
+    assert defined() == shipped, "add a migration (it may be empty), and make its dump"
 
 
 async def test_many_who_open_a_new_store_make_one_schema(
@@ -44,23 +102,24 @@ async def test_a_store_is_carried_forward_or_left_as_it_was(
     url: str, schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of the missing migrations, or none; whoever has the store open goes on."""
-    first = migrations(schema)
-    second = (2, f'create table "{schema}".further (a int)')
+    shipped = migrations(schema)
+    numbers = [number for number, _ in shipped]
+    following = (len(shipped) + 1, f'create table "{schema}".further (a int)')
 
     def versions() -> list[int]:
         return [row[0] for row in admin.execute(f"select version from {schema}.versions").fetchall()]
 
     async with open_postgres(url) as old:
         await begin(old, "r")
-        broken = [*first, second, (3, "select 1 / 0")]
+        broken = [*shipped, following, (len(shipped) + 2, "select 1 / 0")]
         monkeypatch.setattr(schemas, "migrations", lambda schema: broken)
         with pytest.raises(WorldUnavailable, match="division by zero"):
             async with open_postgres(url):
                 pass
-        assert versions() == [1]
-        monkeypatch.setattr(schemas, "migrations", lambda schema: [*first, second])
+        assert versions() == numbers
+        monkeypatch.setattr(schemas, "migrations", lambda schema: [*shipped, following])
         async with open_postgres(url) as new:
-            assert versions() == [1, 2]
+            assert versions() == [*numbers, following[0]]
             assert await seqs(new, "r") == [1, 2]
             await begin(new, "r", "t2")
         holder = await hold(old, "r")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,36 @@ def test_a_paused_server_answers_again_when_it_is_resumed() -> None:
             Redis(port=server.port, socket_timeout=0.2).ping()
         server.resume()
         assert Redis(port=server.port).ping()
+
+
+def test_the_connections_of_a_paused_postgres_hang() -> None:
+    with start_postgres() as server, psycopg.connect(postgres_url(server), autocommit=True) as connection:
+        answered = threading.Event()
+
+        def ask() -> None:
+            connection.execute("select 1")
+            answered.set()
+
+        server.pause()
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert not answered.wait(0.5), "the backend runs on"
+        server.resume()
+        asking.join(20)
+        assert answered.is_set()
+
+
+def test_a_paused_server_can_be_killed_and_started_again() -> None:
+    with start_postgres() as server:
+        with psycopg.connect(postgres_url(server), autocommit=True) as connection:
+            row = connection.execute("select pg_backend_pid()").fetchone()
+            assert row is not None
+            server.pause()
+            server.kill()
+            wait_until_dead(row[0])
+        server.restart()
+        with psycopg.connect(postgres_url(server)) as connection:
+            assert connection.execute("select 1").fetchone() == (1,)
 
 
 def test_a_cluster_moves_a_slot_and_survives_a_node() -> None:

@@ -218,5 +218,50 @@ delete from {schema}.deltas where rid = %(rid)s::bigint and seq < coalesce((
             - %(seconds)s::double precision
 ), 0);
 
+-- name: note_worker
+-- Others who forget the same silent ones at this moment are let be.
+with now as (
+    select coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision) as now
+), silent as (
+    select w.worker from {schema}.workers w, now
+    where w.namespace = %(namespace)s::text and w.seen < now.now - %(seconds)s::double precision
+        and w.worker <> %(worker)s::bytea
+    for update of w skip locked
+), forgotten as (
+    delete from {schema}.workers w using silent where w.namespace = %(namespace)s::text and w.worker = silent.worker
+)
+insert into {schema}.workers as w (namespace, worker, info, seen)
+select %(namespace)s::text, %(worker)s::bytea, %(info)s::bytea, now.now from now
+on conflict (namespace, worker) do update set info = excluded.info, seen = excluded.seen;
+
+-- name: forget_worker
+delete from {schema}.workers where namespace = %(namespace)s::text and worker = %(worker)s::bytea;
+
+-- name: list_workers
+select info, seen from {schema}.workers
+where namespace = %(namespace)s::text
+    and seen >= coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision)
+        - %(seconds)s::double precision
+order by worker;
+
+-- name: count_runs
+-- Looks at every run: for people who ask now and then. The cases are those of `queue.standing`.
+select
+    q.agent,
+    case
+        when q.token is not null then 'held'
+        when q.due_at <= now.now then 'due'
+        when q.due_at is not null then 'later'
+        when q.status in ('parked', 'blocked') then q.status
+        else 'idle'
+    end as place,
+    count(*),
+    min(q.due_at)
+from (
+    select coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision) as now
+) now, {schema}.queue q join {schema}.runs r on r.rid = q.rid
+where q.namespace = %(namespace)s::text and r.closed_at is null
+group by 1, 2;
+
 -- name: notify
 select pg_notify($1::text, $2::text);

@@ -13,6 +13,7 @@ from journal.core.clock import Clock
 from journal.core.errors import WorldUnavailable
 from journal.core.ports import (
     START,
+    AgentStats,
     Answer,
     Batch,
     Claim,
@@ -23,6 +24,7 @@ from journal.core.ports import (
     RunQuery,
     SweepPolicy,
     TurnInfo,
+    WorkerInfo,
     parse_offset,
 )
 from journal.core.records import Record
@@ -34,6 +36,7 @@ from journal.worlds.postgres.places import Places
 from journal.worlds.postgres.pool import Pool
 from journal.worlds.postgres.reads import Reader
 from journal.worlds.postgres.renewer import PostgresRenewer
+from journal.worlds.postgres.roster import Roster
 from journal.worlds.postgres.sweep import Sweep
 from journal.worlds.postgres.writer import Connection, Writer
 
@@ -61,6 +64,7 @@ class PostgresWorld:
         self._reader = Reader(self._pool, namespace, address.url, clock)
         self._claiming = Claiming(self._pool, self._places, clock)
         self._sweep = Sweep(self._pool, namespace, clock)
+        self._roster = Roster(self._pool, namespace, clock)
         self._ringer = Ringer(address, namespace) if address.is_notified else None
         listener = Listener(address, namespace) if address.is_notified else None
         self._bells = Bells(self._places, self._read_signs, listener)
@@ -150,6 +154,26 @@ class PostgresWorld:
         else:
             await asyncio.sleep(0)
         self._work_seen = self._bells.work_count
+
+    async def beat(self, info: WorkerInfo) -> None:
+        """See `Queue.beat`."""
+        self._check_open()
+        await self._roster.beat(info)
+
+    async def leave(self, worker: str) -> None:
+        """See `Queue.leave`."""
+        self._check_open()
+        await self._roster.leave(worker)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Queue.workers`."""
+        self._check_open()
+        return await self._roster.workers()
+
+    async def stats(self) -> list[AgentStats]:
+        """See `Queue.stats`."""
+        self._check_open()
+        return await self._roster.stats()
 
     # Stream
 
