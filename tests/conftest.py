@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from journal.testing import servers
+from journal.testing import cluster, servers
 
 # An example opens real stores, so its time says nothing; the database keeps what failed before.
 settings.register_profile(
@@ -50,6 +50,16 @@ def redis_server() -> Iterator[str]:
         return
     with servers.start_valkey() as server:
         yield servers.redis_url(server)
+
+
+@pytest.fixture(scope="session")
+def cluster_server() -> Iterator[str]:
+    """URL of a cluster: `$JOURNAL_TEST_CLUSTER_URL`, or one of our own with three nodes, for this process."""
+    if given := os.environ.get("JOURNAL_TEST_CLUSTER_URL"):
+        yield given
+        return
+    with cluster.start_cluster() as nodes:
+        yield nodes.url
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -24,6 +24,8 @@ _BUILT_IN = {
     "redis": "journal.worlds.redis:open_redis",
     "rediss": "journal.worlds.redis:open_redis",
     "valkey": "journal.worlds.redis:open_redis",
+    "redis+cluster": "journal.worlds.redis:open_redis",
+    "rediss+cluster": "journal.worlds.redis:open_redis",
 }
 """What a checkout serves without being installed."""
 _EXTRAS = {"psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis", "hiredis": "redis"}

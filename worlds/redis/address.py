@@ -22,11 +22,14 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     """The URL as it may be printed."""
     driver_url: str
     """What redis-py understands: without our parameters."""
+    nodes: tuple[tuple[str, int], ...]
+    """Hosts and ports; of a cluster, some of its nodes."""
     host: str
     port: int
     database: int
     username: str | None
     password: str | None
+    is_cluster: bool
     is_tls: bool
     tls: dict[str, str]
     prefix: str
@@ -55,7 +58,7 @@ def parse_address(url: str) -> Address:
     shown = redact_url(url)
     try:
         parts = urlsplit(url)
-        port = parts.port or 6379
+        user, nodes = _places(parts.netloc)
         pairs = parse_qsl(parts.query, keep_blank_values=True)
         given = {name: value for name, value in pairs if name in _OURS}
         rest = [(name, value) for name, value in pairs if name not in _OURS]
@@ -65,24 +68,45 @@ def parse_address(url: str) -> Address:
     except ValueError as error:
         raise WorldUnknown(f"it cannot be understood: {error}", world=shown) from None
     prefix = given.get("prefix", "journal")
-    if not parts.hostname:
+    is_cluster = parts.scheme.endswith("+cluster")
+    if not all(host for host, _ in nodes):
         raise WorldUnknown("it names no host: write redis://host:6379/0", world=shown)
+    if len(nodes) > 1 and not is_cluster:
+        raise WorldUnknown("it names several hosts: write redis+cluster:// for a cluster", world=shown)
+    if database and is_cluster:
+        raise WorldUnknown("a cluster has database 0 only", world=shown)
     if not _PREFIX.fullmatch(prefix):
         raise WorldUnknown(f"prefix {prefix!r} is not 1 to 64 of letters, digits and ._-", world=shown)
     if not 1 <= partitions <= 4096 or wait < 0:
         raise WorldUnknown("partitions are 1 to 4096, and wait counts replicas", world=shown)
-    scheme = "rediss" if parts.scheme == "rediss" else "redis"
+    scheme = "rediss" if parts.scheme.startswith("rediss") else "redis"
+    host, port = nodes[0]
+    username, has_password, password = user.partition(":")
+    at = f"{user}@" if user else ""
+    netloc = at + parts.netloc.removeprefix(at).partition(",")[0]
     return Address(
         shown=shown,
-        driver_url=urlunsplit((scheme, parts.netloc, parts.path, urlencode(rest), "")),
-        host=parts.hostname,
+        driver_url=urlunsplit((scheme, netloc, parts.path, urlencode(rest), "")),
+        nodes=nodes,
+        host=host,
         port=port,
         database=database,
-        username=unquote(parts.username) if parts.username else None,
-        password=unquote(parts.password) if parts.password else None,
+        username=unquote(username) or None,
+        password=unquote(password) if has_password and password else None,
+        is_cluster=is_cluster,
         is_tls=scheme == "rediss",
         tls={name: value for name, value in rest if name.startswith("ssl_")},
         prefix=prefix,
         partitions=partitions,
         wait=wait,
     )
+
+
+def _places(netloc: str) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """User and password, and the hosts. Raises ValueError for a port that is none."""
+    user, _, places = netloc.rpartition("@")
+    found = []
+    for place in places.split(","):
+        parts = urlsplit(f"//{place}")
+        found.append((parts.hostname or "", parts.port or 6379))
+    return user, tuple(found)

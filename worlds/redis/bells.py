@@ -7,11 +7,13 @@ one for work. It is a hint: messages may be lost, so whoever waits looks again e
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 from journal.core.errors import WorldError
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.connection import Connection, Greeting, connect, pack
+from journal.worlds.redis.node import at_node
 
 BACKUP_SECONDS = 1.0
 """How long nobody waits without looking."""
@@ -24,6 +26,7 @@ class Bells:
     def __init__(self, address: Address, work: bytes) -> None:
         self._address = address
         self._work = work
+        self._nodes = cycle(address.nodes)
         self._events: dict[bytes, set[asyncio.Event]] = {}
         self._workers: set[asyncio.Event] = set()
         self._heard: set[bytes] = set()
@@ -109,7 +112,7 @@ class Bells:
         while not self._is_closed:
             try:
                 async with asyncio.timeout(BACKUP_SECONDS * 5):
-                    greeting = await connect(self._address)
+                    greeting = await connect(at_node(self._address, next(self._nodes)))
                 self._use(greeting)
                 return
             except (OSError, TimeoutError, WorldError):

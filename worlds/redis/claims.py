@@ -14,11 +14,15 @@ from journal.core.ports import Claim, Claimed, Claims
 from journal.worlds.redis.connection import Part
 from journal.worlds.redis.keys import Keys, RunKeys, escaped, run_of_rank
 from journal.worlds.redis.library import function
-from journal.worlds.redis.line import Line
+from journal.worlds.redis.wire import Wire
 
 _LOOK, _TAKE = function("look"), function("take")
 _RANK = 36
 """Digits of a rank that order it: priority, due time, position."""
+LOOK_SECONDS = 2.0
+"""How long nodes of a cluster that are away are waited for by a claim."""
+AWAY_SECONDS = 1.0
+"""After how long they are asked again."""
 ROUNDS = 8
 """How often is looked again when others were quicker."""
 
@@ -35,8 +39,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 class Claiming:
     """Claims of one namespace."""
 
-    def __init__(self, line: Line, keys: Keys) -> None:
-        self._line = line
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire = wire
         self._keys = keys
 
     async def claim(self, wish: Wish, at: str) -> tuple[Claims, bool]:
@@ -75,12 +79,28 @@ class Claiming:
         return Claims((), left)
 
     async def _look(self, wish: Wish, at: str) -> tuple[float | None, list[bytes]]:
-        names = self._keys.indexes
+        indexes = self._keys.indexes
         agents: list[Part] = ["*"] if wish.agents is None else ["=", *map(escaped, wish.agents)]
-        parts = (b"FCALL", _LOOK, len(names), *names, at, wish.limit + 1, wish.reads, *agents)
-        first, *ranks = await self._line.call(parts)
-        ranks.sort()
-        return (float(first) if first else None), ranks
+        asked = []
+        for names in [[index] for index in indexes] if self._wire.is_split else [indexes]:
+            parts = (b"FCALL", _LOOK, len(names), *names, at, wish.limit + 1, wish.reads, *agents)
+            asked.append(self._wire.call(parts, within=LOOK_SECONDS if self._wire.is_split else None))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        soonest: float | None = None
+        found: list[bytes] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                # Work of the nodes that answer is not held up by one that does not.
+                if not any(isinstance(other, list) for other in answers):
+                    raise answer
+                soonest = _sooner(soonest, AWAY_SECONDS)
+                continue
+            first, *ranks = answer
+            found += ranks
+            if first:
+                soonest = _sooner(soonest, float(first))
+        found.sort()
+        return soonest, found
 
     async def _take_all(
         self, runs: list[str], wish: Wish, at: str
@@ -111,7 +131,7 @@ class Claiming:
             wish.reads,
             *agents,
         )
-        return self._line.call(parts, decode=lambda reply: _taken(run, token, reply))
+        return self._wire.call(parts, decode=lambda reply: _taken(run, token, reply))
 
 
 def _taken(run: str, token: bytes, reply: Any) -> tuple[Claimed | None, float | None]:

@@ -2,7 +2,7 @@
 
 A command says what a cut means to it: a batch is answered `Unknown`, what may be asked twice is asked again, the rest
 fails. Commands that were not sent wait for the next connection, up to a bound; then the same holds.
-A cluster has one such line a node; the first key of a command says which.
+A cluster has one such line a node (`node.py`).
 """
 
 import asyncio
@@ -20,32 +20,29 @@ from journal.worlds.redis.connection import Connection, Greeting, Part, connect,
 from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.library import TEXT
 from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, is_replica, world_error
+from journal.worlds.redis.wire import PATIENCE_SECONDS, Wire
 
-PATIENCE_SECONDS = 10.0
-"""How long a command waits for a server that is away, and for an answer, before its caller is told."""
 AGAIN_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
-class Line:
+class Line(Wire):
     """Belongs to the event loop that opened it."""
 
     def __init__(self, address: Address, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self._address = address
-        self._patience = patience_seconds
-        self._world = address.shown
-        self._loop = asyncio.get_running_loop()
+        super().__init__(address, patience_seconds=patience_seconds)
         self._connection: Connection | None = None
         self._sent: deque[Call] = deque()
         self._outbox: list[Call] = []
         self._landed: list[tuple[Call, Any]] = []
         """Batches that the server has, and its replicas perhaps not."""
+        self._is_write_sure = False
+        """Whether the write before the next WAIT was taken."""
         self._is_scheduled = False
         self._is_alone = False
         """Whether the last write was of one command: then the next goes out as it comes, and waits for no company."""
         self._watch: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._is_closed = False
         self._idle: asyncio.Future[None] | None = None
         self._reason = "the connection was lost"
 
@@ -83,23 +80,15 @@ class Line:
 
     # Asking
 
-    def call(
-        self, parts: tuple[Part, ...], *, cut: Cut = Cut.AGAIN, decode: Callable[[Any], Any] = as_it_is
-    ) -> "asyncio.Future[Any]":
-        """Send a command; the future has what `decode` makes of its reply, or a `WorldError`."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        if self._is_closed:
-            future.set_exception(self._closed())
-            return future
-        call = Call(pack(parts), cut, decode, future, time.monotonic() + self._patience)
+    def offer(self, call: Call) -> None:
+        """See `Wire.offer`. What is asked in one pass of the loop goes out in one write."""
         if self._is_alone and self._connection is not None and not (self._sent or self._outbox):
             self._send(self._connection, [call])
-            return future
+            return
         self._outbox.append(call)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
-        return future
 
     def _flush(self) -> None:
         self._is_scheduled = False
@@ -110,7 +99,7 @@ class Line:
 
     def _send(self, connection: Connection, calls: list[Call]) -> None:
         if self._address.wait and any(call.cut is Cut.UNKNOWN for call in calls):
-            calls = [*calls, *self._wait_for_replicas()]
+            calls = [*calls, *self._wait_for_replicas(calls)]
         due = time.monotonic() + self._patience
         for call in calls:
             call.due = due
@@ -119,22 +108,32 @@ class Line:
         if self._watch is None:
             self._watch = self._loop.call_later(self._patience, self._look_after)
 
-    def _wait_for_replicas(self) -> list[Call]:
+    def _wait_for_replicas(self, calls: list[Call]) -> list[Call]:
         """Behind the batches of one write. A write of its own comes first, since WAIT is about this connection's last
         one, and a batch that is there already writes nothing."""
         deadline = time.monotonic() + self._patience
         milliseconds = int(self._patience * 500)
         commands: list[tuple[tuple[Part, ...], Callable[[Any], Any]]] = [
-            (("HSET", meta_key(self._address.prefix), "waited", ""), as_it_is),
+            (("HSET", self._touched(calls), "waited", ""), self._has_written),
             (("WAIT", self._address.wait, milliseconds), self._waited),
         ]
         return [
-            Call(pack(parts), Cut.FAILED, decode, ignored(self._loop.create_future()), deadline)
+            Call(pack(parts), Cut.HERE, decode, ignored(self._loop.create_future()), deadline)
             for parts, decode in commands
         ]
 
+    def _touched(self, calls: list[Call]) -> bytes:
+        """The key of the write before WAIT."""
+        return meta_key(self._address.prefix)
+
+    def _has_written(self, _: Any) -> None:
+        self._is_write_sure = True
+
     def _waited(self, replicas: int) -> None:
         landed, self._landed = self._landed, []
+        if not self._is_write_sure:
+            replicas = 0
+        self._is_write_sure = False
         for call, answer in landed:
             if replicas < self._address.wait:
                 answer = Unknown(f"{replicas} of {self._address.wait} replicas have it")
@@ -163,30 +162,25 @@ class Line:
         """Nothing was done. What may pass is offered again, as it is."""
         if is_missing_function(error) and time.monotonic() < call.deadline:
             load, future = pack(("FUNCTION", "LOAD", TEXT)), ignored(self._loop.create_future())
-            self._outbox.append(Call(load, Cut.FAILED, as_it_is, future, call.deadline))
+            self._outbox.append(Call(load, Cut.HERE, as_it_is, future, call.deadline))
             self._again(call)
         elif is_passing(error) and time.monotonic() < call.deadline:
             self._loop.call_later(AGAIN_SECONDS, self._again, call)
         elif is_passing(error):
-            self._unanswered(call, world_error(error, self._world))
+            call.unanswered(world_error(error, self._world))
+        elif call.decode == self._waited:
+            self._waited(0)
         elif "already exists" not in str(error):
             call.fail(world_error(error, self._world))
             if is_replica(error) and self._connection is not None:
                 # It was the primary once. Whoever is now may be found under the same name.
                 self._connection.abort()
 
-    @staticmethod
-    def _unanswered(call: Call, error: WorldError) -> None:
-        """A batch may have been offered before, so that it is not known to be missing: its author offers it again."""
-        if call.cut is not Cut.UNKNOWN:
-            call.fail(error)
-        elif not call.future.done():
-            call.future.set_result(Unknown(str(error)))
-
     def _again(self, call: Call) -> None:
         if self._is_closed and self._connection is None:
             call.fail(self._closed())
             return
+        call.hops += 1
         self._outbox.append(call)
         self._flush()
 
@@ -217,14 +211,19 @@ class Line:
             if call.cut is Cut.AGAIN and time.monotonic() < call.deadline:
                 again.append(call)
             else:
-                self._unanswered(call, WorldUnavailable(self._reason, world=self._world))
+                call.unanswered(WorldUnavailable(self._reason, world=self._world))
         self._outbox[:0] = again
         self._reason = "the connection was lost"
         if self._is_closed:
             self._give_up(self._closed())
-        elif self._task is None or self._task.done():
-            self._task = self._loop.create_task(self._reconnect(), name="journal-redis-reconnect")
+        else:
+            self._recover()
         self._check_idle()
+
+    def _recover(self) -> None:
+        """There is no connection any more."""
+        if self._task is None or self._task.done():
+            self._task = self._loop.create_task(self._reconnect(), name="journal-redis-reconnect")
 
     async def _reconnect(self) -> None:
         pause = AGAIN_SECONDS / 2
@@ -245,7 +244,7 @@ class Line:
         now = time.monotonic()
         for call in self._outbox:
             if call.deadline <= now:
-                self._unanswered(call, error)
+                call.unanswered(error)
         self._outbox = [call for call in self._outbox if call.deadline > now]
         self._check_idle()
 
@@ -282,10 +281,3 @@ class Line:
     def _check_idle(self) -> None:
         if self._idle is not None and not (self._sent or self._outbox or self._idle.done()):
             self._idle.set_result(None)
-
-    def _away(self, error: Exception) -> WorldUnavailable:
-        reason = str(error) or f"nothing within {self._patience:g} s"
-        return WorldUnavailable(f"it does not answer: {reason}", world=self._world)
-
-    def _closed(self) -> WorldUnavailable:
-        return WorldUnavailable("it was closed here: open it again", world=self._world)

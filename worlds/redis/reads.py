@@ -17,7 +17,7 @@ from journal.core.records import Record
 from journal.worlds.redis.calls import ignored
 from journal.worlds.redis.door import CHUNK_BYTES
 from journal.worlds.redis.keys import Keys, escaped, sortable
-from journal.worlds.redis.line import Line
+from journal.worlds.redis.wire import Wire
 
 CHUNK = 128
 """Items read in one go."""
@@ -52,9 +52,9 @@ class Reader:
     """Reads of one namespace. `now` asks the store's clock."""
 
     def __init__(
-        self, line: Line, keys: Keys, now: Callable[[], Awaitable[float]], *, namespace: str, url: str
+        self, wire: Wire, keys: Keys, now: Callable[[], Awaitable[float]], *, namespace: str, url: str
     ) -> None:
-        self._line = line
+        self._wire = wire
         self._keys = keys
         self._now = now
         self._namespace = namespace
@@ -63,10 +63,10 @@ class Reader:
     async def records(self, run: str, after: int, limit: int) -> list[Record]:
         """Up to `limit` records behind `after`. Raises `CorruptRecord`, `RunNotFound`, `RunGone`."""
         keys = self._keys.of_run(run)
-        state = ignored(self._line.call(("HMGET", keys.hash, "gone", "pos")))
+        state = ignored(self._wire.call(("HMGET", keys.hash, "gone", "pos")))
         rows: list[Any] = []
         if limit > 0:
-            rows = await self._line.call(("XRANGE", keys.stream, f"({after}-0", "+", "COUNT", limit))
+            rows = await self._wire.call(("XRANGE", keys.stream, f"({after}-0", "+", "COUNT", limit))
         await self._check(run, await state)
         return _records(run, after, rows)
 
@@ -74,15 +74,15 @@ class Reader:
         """Items behind `offset`, in its order. Raises `CorruptRecord`, `RunGone`."""
         keys = self._keys.of_run(run)
         seq, sub = offset
-        call = self._line.call
         # Closed first: nothing comes behind what is read then. Records before deltas: what was published below a
         # record that was read is there by then.
-        state = ignored(call(("HMGET", keys.hash, "gone", "closed")))
-        found = ignored(call(("XRANGE", keys.stream, f"({seq}-0", "+", "COUNT", CHUNK)))
-        rows = await call(("XRANGE", keys.deltas, f"({seq}-{sub}", "+", "COUNT", CHUNK))
-        gone, closed = await state
+        (gone, closed), found, rows = await self._wire.together(
+            ("HMGET", keys.hash, "gone", "closed"),
+            ("XRANGE", keys.stream, f"({seq}-0", "+", "COUNT", CHUNK),
+            ("XRANGE", keys.deltas, f"({seq}-{sub}", "+", "COUNT", CHUNK),
+        )
         await self._check_gone(run, gone)
-        records = _records(run, seq, await found)
+        records = _records(run, seq, found)
         reached = records[-1].seq if records else seq
         deltas: list[Item] = [delta for delta in map(_delta, rows) if delta.seq <= reached]
         has_all = len(records) < CHUNK and len(deltas) == len(rows) < CHUNK
@@ -96,7 +96,7 @@ class Reader:
 
     async def info(self, run: str) -> RunInfo | None:
         """The run as listings show it, or None. Raises `RunGone`."""
-        row = await self._line.call(("HMGET", self._keys.of_run(run).hash, *_INFO))
+        row = await self._wire.call(("HMGET", self._keys.of_run(run).hash, *_INFO))
         await self._check_gone(run, row[1])
         return self._info(run, row)
 
@@ -123,7 +123,7 @@ class Reader:
 
     async def turn(self, run: str, turn: str) -> TurnInfo | None:
         """One turn, or None. Raises `RunGone`."""
-        gone, found = await self._line.call(("HMGET", self._keys.of_run(run).hash, "gone", f"t:{turn}"))
+        gone, found = await self._wire.call(("HMGET", self._keys.of_run(run).hash, "gone", f"t:{turn}"))
         await self._check_gone(run, gone)
         if found is None:
             return None
@@ -138,7 +138,7 @@ class Reader:
         while has_more and len(found) < query.limit:
             places, has_more = await self._places(query, before)
             rows = [
-                ignored(self._line.call(("HMGET", self._keys.of_run(run).hash, *_INFO))) for _, run in places
+                ignored(self._wire.call(("HMGET", self._keys.of_run(run).hash, *_INFO))) for _, run in places
             ]
             for (position, run), row in zip(places, rows, strict=True):
                 before = position
@@ -168,7 +168,7 @@ class Reader:
                 micros, its = divmod(before, partitions)
                 top = b"(" + kind + sortable(micros + (partition < its))
             command = ("ZRANGE", index, top, b"[" + kind, "BYLEX", "REV", "LIMIT", 0, count)
-            asked.append(ignored(self._line.call(command)))
+            asked.append(ignored(self._wire.call(command)))
         places: list[tuple[int, str]] = []
         bound = -1
         for partition, members in enumerate([await reply for reply in asked]):
@@ -185,15 +185,15 @@ class Reader:
     async def blob(self, run: str, blob: str) -> bytes:
         """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
         keys = self._keys.of_run(run)
-        state = ignored(self._line.call(("HMGET", keys.hash, "gone", "pos")))
-        weight = await self._line.call(("HGET", keys.blobs, f"=:{blob}"))
+        state = ignored(self._wire.call(("HMGET", keys.hash, "gone", "pos")))
+        weight = await self._wire.call(("HGET", keys.blobs, f"=:{blob}"))
         await self._check(run, await state)
         if weight is None:
             raise CorruptRecord(run_id=run, seq=0, reason=f"its blob {blob} is missing")
         size, _, expected = weight.partition(b" ")
         data = bytearray()
         while len(data) < int(size):
-            piece = await self._line.call(("HGET", keys.blobs, f"{len(data) // CHUNK_BYTES}:{blob}"))
+            piece = await self._wire.call(("HGET", keys.blobs, f"{len(data) // CHUNK_BYTES}:{blob}"))
             if not piece:
                 break
             data += piece

@@ -6,6 +6,7 @@ from typing import Any
 
 import redis
 from redis.backoff import ExponentialBackoff
+from redis.cluster import ClusterNode
 from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
@@ -28,21 +29,16 @@ class RedisRenewer:
         self._world = address.shown
         self._keys = keys
         self._at = at
-        # A renewal may be sent twice: the second says the same.
-        self._client: Any = redis.Redis.from_url(
-            address.driver_url,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
-            protocol=2,
-        )
-        self._finalizer = weakref.finalize(self, self._client.close)
+        self._address = address
+        self._client: Any = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
 
     def renew(self, claims: Sequence[Claim], lease_seconds: float) -> set[Claim]:
         """See `Renewer.renew`."""
         if not claims:
             return set()
         try:
+            self._connect()
             replies = self._ask(claims, lease_seconds)
             if any(isinstance(reply, ResponseError) and _is_missing(reply) for reply in replies):
                 self._client.execute_command("FUNCTION LOAD", TEXT)
@@ -55,6 +51,27 @@ class RedisRenewer:
             if isinstance(reply, RedisError):
                 raise self._error(reply)
         return {claim for claim, is_held in zip(claims, replies, strict=True) if is_held}
+
+    def _connect(self) -> None:
+        if self._client is not None:
+            return
+        # A renewal may be sent twice: the second says the same.
+        options: dict[str, Any] = {
+            "socket_timeout": TIMEOUT_SECONDS,
+            "socket_connect_timeout": TIMEOUT_SECONDS,
+            "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
+            "protocol": 2,
+        }
+        url = self._address.driver_url
+        if self._address.is_cluster:
+            places = self._address.nodes
+            nodes = [ClusterNode(host, port) for host, port in places]  # type: ignore[no-untyped-call]  # no hints there
+            self._client = redis.RedisCluster.from_url(
+                url, startup_nodes=nodes, require_full_coverage=False, **options
+            )
+        else:
+            self._client = redis.Redis.from_url(url, **options)
+        self._finalizer = weakref.finalize(self, self._client.close)
 
     def _ask(self, claims: Sequence[Claim], lease_seconds: float) -> list[Any]:
         at, lease = self._at(), repr(float(lease_seconds))
@@ -72,7 +89,8 @@ class RedisRenewer:
 
     def close(self) -> None:
         """See `Renewer.close`."""
-        self._finalizer()
+        if self._finalizer is not None:
+            self._finalizer()
 
 
 def _is_missing(error: ResponseError) -> bool:

@@ -9,7 +9,7 @@ from journal.core.ports import ROSTER_SECONDS, AgentStats, WorkerInfo
 from journal.worlds.redis.calls import ignored
 from journal.worlds.redis.keys import Keys, unescaped
 from journal.worlds.redis.library import function
-from journal.worlds.redis.line import Line
+from journal.worlds.redis.wire import Wire
 
 _BEAT, _WORKERS, _STATS = function("beat"), function("workers"), function("stats")
 _PLACES = ("due", "later", "held", "parked", "blocked", "idle")
@@ -20,22 +20,22 @@ _decode = msgspec.msgpack.Decoder(WorkerInfo).decode
 class Roster:
     """Workers and counts of one namespace."""
 
-    def __init__(self, line: Line, keys: Keys) -> None:
-        self._line = line
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire = wire
         self._keys = keys
 
     async def beat(self, info: WorkerInfo, at: str) -> None:
         """Note the worker."""
         parts = (b"FCALL", _BEAT, 1, self._keys.roster, at, ROSTER_SECONDS, info.worker, _encode(info))
-        await self._line.call(parts)
+        await self._wire.call(parts)
 
     async def leave(self, worker: str) -> None:
         """Forget that one."""
-        await self._line.call(("HDEL", self._keys.roster, worker))
+        await self._wire.call(("HDEL", self._keys.roster, worker))
 
     async def workers(self, at: str) -> list[WorkerInfo]:
         """Those that were heard of lately, by id."""
-        words = await self._line.call((b"FCALL", _WORKERS, 1, self._keys.roster, at, ROSTER_SECONDS))
+        words = await self._wire.call((b"FCALL", _WORKERS, 1, self._keys.roster, at, ROSTER_SECONDS))
         found = []
         for word in words:
             seen, _, info = word.partition(b" ")
@@ -47,7 +47,7 @@ class Roster:
         was found."""
         counts: dict[str, Counter[str]] = {}
         oldest: dict[str, float] = {}
-        asked = [ignored(self._line.call((b"FCALL", _STATS, 1, index, at))) for index in self._keys.indexes]
+        asked = [ignored(self._wire.call((b"FCALL", _STATS, 1, index, at))) for index in self._keys.indexes]
         for reply in asked:
             for name, *numbers, since in await reply:
                 agent = unescaped(name)

@@ -4,13 +4,14 @@ A capability is declared only if the server's own configuration says so; where t
 """
 
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from journal.core.errors import WorldError, WorldReadOnly, WorldTooNew, WorldUnknown
 from journal.worlds.redis.address import Address
-from journal.worlds.redis.connection import Greeting
+from journal.worlds.redis.connection import Greeting, Part
 from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.refusals import ReplyError, checked
 
@@ -31,9 +32,9 @@ async def examine(greeting: Greeting, address: Address) -> Findings:
     """Look at the server. Raises a `WorldError` for one that cannot be used."""
     info = _pairs(checked(await greeting.ask("INFO"), address.shown))
     _check_version(info, address)
-    if info.get("cluster_enabled") == "1":
+    if info.get("cluster_enabled") == "1" and not address.is_cluster:
         raise WorldUnknown(
-            "this server is part of a cluster, which this version does not serve", world=address.shown
+            "this server is part of a cluster: write redis+cluster:// instead", world=address.shown
         )
     reply = await greeting.ask("CONFIG", "GET", *_CONFIG)
     config: dict[str, str] | None = None
@@ -93,13 +94,20 @@ def _check_version(info: dict[str, str], address: Address) -> None:
             return
 
 
-async def agree_on_layout(greeting: Greeting, address: Address) -> None:
+def common(findings: Mapping[str, Findings]) -> Findings:
+    """What all nodes of a cluster allow; a note says of which node it is."""
+    capabilities = frozenset.intersection(*(found.capabilities for found in findings.values()))
+    notes = [f"{node}: {note}" for node, found in findings.items() for note in found.notes]
+    return Findings(capabilities, tuple(notes))
+
+
+async def agree_on_layout(ask: Callable[[tuple[Part, ...]], Awaitable[Any]], address: Address) -> None:
     """What the store was laid out for must be what we were told; the first to open it decides."""
     key = meta_key(address.prefix)
     shown = address.shown
-    checked(await greeting.ask("HSETNX", key, "partitions", address.partitions), shown)
-    checked(await greeting.ask("HSETNX", key, "format", FORMAT), shown)
-    partitions, found = checked(await greeting.ask("HMGET", key, "partitions", "format"), shown)
+    await ask(("HSETNX", key, "partitions", address.partitions))
+    await ask(("HSETNX", key, "format", FORMAT))
+    partitions, found = await ask(("HMGET", key, "partitions", "format"))
     if int(found) > FORMAT:
         raise WorldTooNew("it was written by a newer version of durable-journal: upgrade", world=shown)
     if int(partitions) != address.partitions:

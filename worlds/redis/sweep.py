@@ -8,7 +8,7 @@ import msgspec
 from journal.core.ports import SweepPolicy
 from journal.worlds.redis.keys import Keys, RunKeys, sortable
 from journal.worlds.redis.library import function
-from journal.worlds.redis.line import Line
+from journal.worlds.redis.wire import Wire
 
 _BURY, _FORGET, _DROP_DELTAS = function("bury"), function("forget"), function("drop_deltas")
 _PAGE = 500
@@ -18,8 +18,8 @@ _read_meta = msgspec.msgpack.Decoder().decode
 class Sweep:
     """Sweeps of one namespace."""
 
-    def __init__(self, line: Line, keys: Keys) -> None:
-        self._line = line
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self._wire = wire
         self._keys = keys
 
     async def run(self, policy: SweepPolicy, now: float, at: str) -> int:
@@ -27,7 +27,7 @@ class Sweep:
         for index in self._keys.indexes:
             for member in await self._find(index, b"g", now):
                 keys = self._keys.of_run(member[15:].decode())
-                await self._line.call((b"FCALL", _FORGET, 2, keys.hash, index, at, member))
+                await self._wire.call((b"FCALL", _FORGET, 2, keys.hash, index, at, member))
         count = 0
         before = now - policy.closed_older_than_seconds
         for index in self._keys.indexes:
@@ -39,13 +39,13 @@ class Sweep:
         for index in self._keys.indexes:
             for member in await self._find(index, b"d", now - policy.deltas_older_than_seconds):
                 keys = self._keys.of_run(member[43:].decode())
-                await self._line.call((b"FCALL", _DROP_DELTAS, 3, keys.hash, keys.deltas, index, member))
+                await self._wire.call((b"FCALL", _DROP_DELTAS, 3, keys.hash, keys.deltas, index, member))
         return count
 
     async def _find(self, index: bytes, kind: bytes, until: float, limit: int = 1000) -> list[bytes]:
         """Members of a kind whose time is over."""
         top = b"(" + kind + sortable(int(until * 1_000_000) + 1)
-        found: list[bytes] = await self._line.call(
+        found: list[bytes] = await self._wire.call(
             ("ZRANGE", index, b"[" + kind, top, "BYLEX", "LIMIT", 0, max(limit, 0))
         )
         return found
@@ -54,7 +54,7 @@ class Sweep:
         """The tombstone keeps what the log hashed to; a closed run gets no more records, so it may be read in pages."""
         log, place = blake2b(digest_size=16), "-"
         while True:
-            rows: list[Any] = await self._line.call(("XRANGE", keys.stream, place, "+", "COUNT", _PAGE))
+            rows: list[Any] = await self._wire.call(("XRANGE", keys.stream, place, "+", "COUNT", _PAGE))
             for _, fields in rows:
                 meta = fields[1]
                 written = _read_meta(meta[1 + meta[0] :].split(b" ", 2)[2])
@@ -63,7 +63,7 @@ class Sweep:
                 break
             place = f"({rows[-1][0].decode()}"
         names = (keys.hash, keys.stream, keys.blobs, keys.deltas, keys.index)
-        buried: int = await self._line.call(
+        buried: int = await self._wire.call(
             (b"FCALL", _BURY, 5, *names, keys.name, repr(before), repr(until), log.digest())
         )
         return buried

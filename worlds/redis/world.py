@@ -1,6 +1,6 @@
 """The Redis world: the ports, put together from the parts of this folder.
 
-Everything but renewing goes over one pipelined connection (`line.py`), and waiting is `bells.py`. The world belongs to
+Everything but renewing goes over the wire (`wire.py`), and waiting is `bells.py`. The world belongs to
 the event loop that opened it.
 """
 
@@ -36,12 +36,12 @@ from journal.worlds.redis.claims import Claiming, wish
 from journal.worlds.redis.door import answer_reader, append_command
 from journal.worlds.redis.keys import Keys
 from journal.worlds.redis.library import function
-from journal.worlds.redis.line import Line
 from journal.worlds.redis.reads import CHUNK, Reader
 from journal.worlds.redis.renewer import RedisRenewer
 from journal.worlds.redis.roster import Roster
 from journal.worlds.redis.server import Findings
 from journal.worlds.redis.sweep import Sweep
+from journal.worlds.redis.wire import Wire
 
 _PUBLISH = function("publish")
 
@@ -50,7 +50,7 @@ class RedisWorld:
     """A `World` over one server, bound to one namespace and to the event loop that opened it."""
 
     def __init__(
-        self, line: Line, address: Address, findings: Findings, *, namespace: str, clock: Clock | None
+        self, wire: Wire, address: Address, findings: Findings, *, namespace: str, clock: Clock | None
     ) -> None:
         self.url = address.shown
         self.namespace = namespace
@@ -58,13 +58,13 @@ class RedisWorld:
         self.notes = findings.notes
         """Why it does not declare more."""
         self._address = address
-        self._line = line
+        self._wire = wire
         self._clock = clock
         self._keys = Keys(address.prefix, namespace, address.partitions)
-        self._reader = Reader(line, self._keys, self._now, namespace=namespace, url=self.url)
-        self._claiming = Claiming(line, self._keys)
-        self._sweep = Sweep(line, self._keys)
-        self._roster = Roster(line, self._keys)
+        self._reader = Reader(wire, self._keys, self._now, namespace=namespace, url=self.url)
+        self._claiming = Claiming(wire, self._keys)
+        self._sweep = Sweep(wire, self._keys)
+        self._roster = Roster(wire, self._keys)
         self._bells = Bells(address, self._keys.work)
         self._work_seen = 0
         self._is_open = True
@@ -76,7 +76,7 @@ class RedisWorld:
     async def _now(self) -> float:
         if self._clock is not None:
             return self._clock.time()
-        seconds, micros = await self._line.call(("TIME",))
+        seconds, micros = await self._wire.call(("TIME",))
         return int(seconds) + int(micros) / 1_000_000
 
     # Log
@@ -84,7 +84,7 @@ class RedisWorld:
     def append(self, batch: Batch) -> "asyncio.Future[Answer]":
         """See `Log.append`."""
         keys = self._keys.of_run(batch.run)
-        return self._line.call(
+        return self._wire.call(
             append_command(batch, keys, self._at()), cut=Cut.UNKNOWN, decode=answer_reader(batch)
         )
 
@@ -140,7 +140,7 @@ class RedisWorld:
         claims, has_more = await self._claiming.claim(asked, self._at())
         if has_more and claims.claimed:
             # For whoever waits, and came too late for the first bell.
-            ignored(self._line.call(("PUBLISH", self._keys.work, "")))
+            ignored(self._wire.call(("PUBLISH", self._keys.work, "")))
         elif not has_more:
             self._work_seen = seen
         return claims
@@ -188,7 +188,7 @@ class RedisWorld:
         parts += (claim.epoch, claim.token, keys.stream)
         for delta in deltas:
             parts += (f"{delta.number} {delta.call}", delta.data)
-        return bool(await self._line.call(tuple(parts), cut=Cut.FAILED))
+        return bool(await self._wire.call(tuple(parts), cut=Cut.FAILED))
 
     async def follow(self, run: str, *, offset: str = START) -> AsyncIterator[Item]:
         """See `Stream.follow`. A slow reader takes page after page at its own pace; nothing is kept for it."""
@@ -217,7 +217,7 @@ class RedisWorld:
         self._is_open = False
         with anyio.CancelScope(shield=True):
             await self._bells.aclose()
-            await self._line.aclose()
+            await self._wire.aclose()
 
     def _check_open(self) -> None:
         if not self._is_open:
