@@ -3,6 +3,7 @@
     python -m tests.crash.app work     # a worker until nothing is due
     python -m tests.crash.app finish   # a worker until nothing is due, now or later, or held by anybody
     python -m tests.crash.app submit N # submit N turns of `orders` and leave
+    python -m tests.crash.app queue R T # submit T turns of `pay` to each of R runs, and leave
     python -m tests.crash.app poison   # submit a turn that kills whoever works on it, and leave
 
 Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
@@ -167,6 +168,12 @@ async def orders(turn: Turn, order: str) -> list[str]:
 
 
 @journal.agent
+async def pay(turn: Turn, number: int) -> str:
+    result = await turn.tool(refund, f"{turn.run_id}.{number}", 5)
+    return result.status
+
+
+@journal.agent
 async def poison(turn: Turn, _: None) -> None:
     effect("poisoned")
     die()
@@ -190,6 +197,14 @@ async def submit(count: int) -> None:
             await asyncio.gather(*(orders.submit(f"o{n}", run_id=f"r{n}") for n in some))
 
 
+async def queue(runs: int, turns: int) -> None:
+    async with journal:
+        for number in range(turns):
+            for first in range(0, runs, 500):
+                some = range(first, min(first + 500, runs))
+                await asyncio.gather(*(pay.submit(number, run_id=f"r{n}", key=f"t{number}") for n in some))
+
+
 async def submit_poison() -> None:
     async with journal:
         await poison.submit(None, run_id="poisoned")
@@ -203,5 +218,7 @@ if __name__ == "__main__":
             asyncio.run(finish())
         case ["submit", count]:
             asyncio.run(submit(int(count)))
+        case ["queue", runs, turns]:
+            asyncio.run(queue(int(runs), int(turns)))
         case ["poison"]:
             asyncio.run(submit_poison())

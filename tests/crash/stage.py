@@ -53,11 +53,13 @@ class Stage:
         }
         return subprocess.Popen([sys.executable, "-m", "tests.crash.app", *args], env=env, cwd=ROOT)
 
-    def run(self, *args: str, at: str = "", slots: int = 1, clock: float = 0.0) -> int:
+    def run(
+        self, *args: str, at: str = "", slots: int = 1, clock: float = 0.0, seconds: float = 120.0
+    ) -> int:
         """Start a process and wait for its end; its exit code (-9: killed)."""
         process = self.start(*args, at=at, slots=slots, clock=clock)
         try:
-            return process.wait(120)
+            return process.wait(seconds)
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)

@@ -1,14 +1,18 @@
 """Killed at random moments, by one worker and by many: nothing is lost, nothing is doubled."""
 
+import os
 import random
 import signal
 import subprocess
 import time
+from collections import Counter
 
 import pytest
 
 from journal import Journal
+from journal.core.codec import open_record
 from journal.core.ports import RunQuery, World
+from journal.core.records import CallOutcome, TurnFinished
 from journal.worlds import open_world
 from tests.crash.stage import Stage
 
@@ -77,13 +81,15 @@ def crowd(
     most_kills: int,
     rng: random.Random,
     limit: float,
+    *,
+    slots: int = 2,
 ) -> int:
     """Keep `processes` workers at it, killing one at random now and then, until all ended by themselves.
 
     `most_kills` lets it come to an end where starting takes longer than the time between two kills.
     """
     work = "work" if stage.knows_the_dead else "finish"
-    running = [stage.start(work, slots=2) for _ in range(processes)]
+    running = [stage.start(work, slots=slots) for _ in range(processes)]
     kills, deadline = 0, time.monotonic() + limit
     while running:
         assert time.monotonic() < deadline, f"{len(running)} workers are still busy"
@@ -97,7 +103,7 @@ def crowd(
             victim.send_signal(signal.SIGKILL)
             victim.wait()
             running.remove(victim)
-            running.append(stage.start(work, slots=2))
+            running.append(stage.start(work, slots=slots))
             kills += 1
     return kills
 
@@ -115,3 +121,32 @@ async def test_sixteen_processes_work_through_five_thousand_turns(stage: Stage) 
     kills = crowd(stage, 16, 0.7, 300, random.Random(4), 1500)
     assert kills > 10
     await all_done(stage, 5000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+async def test_a_hundred_thousand_turns_over_a_thousand_runs(stage: Stage) -> None:
+    """Four workers, killed at random: none lost, none doubled. $JOURNAL_SOAK_TURNS: another number a run than 100."""
+    runs, turns = 1000, int(os.environ.get("JOURNAL_SOAK_TURNS", "100"))
+    assert stage.run("queue", str(runs), str(turns), seconds=1800) == 0
+    kills = crowd(stage, 4, 3.0, 500, random.Random(5), 6000, slots=16)
+    assert kills > 3
+    effects, unknown = stage.effects(), 0
+    async with open_world(stage.url) as world:
+        for n in range(runs):
+            ends: Counter[str | None] = Counter()
+            refunds: dict[str | None, str] = {}
+            for record in await stage.log(f"r{n}", world):
+                body = open_record(record)
+                if isinstance(body, TurnFinished):
+                    assert body.status == "succeeded"
+                    ends[record.turn] += 1
+                if isinstance(body, CallOutcome):
+                    assert record.turn not in refunds, "two outcomes of one call"
+                    refunds[record.turn] = body.status
+            assert ends == {f"t{number}": 1 for number in range(turns)}
+            for number in range(turns):
+                status, times = refunds[f"t{number}"], effects[f"refund r{n}.{number}"]
+                assert (status, times) in (("ok", 1), ("unknown", 0), ("unknown", 1))
+                unknown += status == "unknown"
+    print(f"{kills} kills, {unknown} unknown of {runs * turns} turns")
