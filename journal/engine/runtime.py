@@ -210,6 +210,11 @@ class Runtime:
         trusted_until = asked + self.journal.lease_seconds
         return Holding(self.world, self.clock, claimed, self._flusher, trusted_until=trusted_until)
 
+    @property
+    def progressing(self) -> set[str]:
+        """Runs whose present attempt has recorded an outcome, or is no takeover."""
+        return {attempt.holding.run for attempt in self.attempts if not attempt.holding.progress_due}
+
     async def _release(self, holding: Holding, delay_seconds: float) -> None:
         """Best effort: a lease that runs out does the same."""
         if holding.lost is None and not holding.is_over:

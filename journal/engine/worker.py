@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from journal.engine.journal import Journal
     from journal.engine.runtime import Runtime
 
+SUSPECT_TAKEOVERS = 3
+"""Takeovers without progress after which a turn is worked on with nothing else beside it."""
 _POLL_SECONDS = 1.0
+_GLANCE_SECONDS = 0.02
 _LONGEST_PAUSE = 10.0
 _BEAT_SECONDS = ROSTER_SECONDS / 6
 _LEAVE_SECONDS = 1.0
@@ -43,6 +46,8 @@ class Worker:
         self.worked = 0
         """Turns that were worked on, whatever became of them."""
         self._claiming = asyncio.Lock()
+        self._suspects: set[str] = set()
+        """Runs that were taken over several times without an outcome, and are worked on here."""
         self._stopped = asyncio.Event()
 
     async def run(self, *, until_idle: bool = False) -> None:
@@ -84,7 +89,11 @@ class Worker:
         while not self.is_stopping and not runtime.is_closing:
             try:
                 async with self._claiming:  # one asks at a time; the others wait without load
+                    await self._until_no_suspect(runtime)
                     claimed = await self._next(runtime, until_idle)
+                    if claimed is not None and claimed[0].takeovers > SUSPECT_TAKEOVERS:
+                        self._suspects.add(claimed[0].claim.run)
+                        await self._until_quiet(runtime)
                 pause = 0.1
             except WorldError as error:
                 runtime.log.error("claiming failed", error=type(error).__qualname__, seconds=pause)
@@ -99,6 +108,19 @@ class Worker:
             finally:
                 self.busy -= 1
                 self.worked += 1
+                self._suspects.discard(claimed[0].claim.run)
+
+    async def _until_no_suspect(self, runtime: "Runtime") -> None:
+        """A turn that may be what kills workers is worked on alone until it has made progress: it kills nobody else."""
+        while self._suspects and not self.is_stopping:
+            self._suspects -= runtime.progressing
+            await self._sleep(_GLANCE_SECONDS)
+
+    async def _until_quiet(self, runtime: "Runtime") -> None:
+        """Give what is under way beside a suspect a moment to end."""
+        until = runtime.clock.boottime() + self.journal.lease_seconds / 4
+        while self.busy and runtime.clock.boottime() < until and not self.is_stopping:
+            await self._sleep(_GLANCE_SECONDS)
 
     async def _next(self, runtime: "Runtime", until_idle: bool) -> tuple[Claimed, float] | None:
         if self.is_stopping:

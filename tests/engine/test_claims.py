@@ -18,9 +18,9 @@ from journal.core.errors import ClaimLost
 from journal.core.ports import Claim, Held, SweepPolicy
 from journal.core.records import CallEvidence, CallOutcome, TurnStarted
 from journal.engine.opening import CRASH_LOOP_CAP
-from journal.engine.worker import Worker
+from journal.engine.worker import SUSPECT_TAKEOVERS, Worker
 from journal.worlds import open_world
-from journal.worlds.contract.harness import close
+from journal.worlds.contract.harness import claim_all, close
 
 pytestmark = pytest.mark.anyio
 
@@ -247,6 +247,39 @@ async def test_sixteen_takeovers_are_not_yet_a_crash_loop(url: str) -> None:
             await take(url)
         # The last of the sixteen fell silent too: the holder that finds it is the sixteenth takeover.
         assert await work.run(7, run_id="r") == 7
+
+
+async def test_a_turn_that_may_be_what_kills_workers_is_worked_on_alone(url: str) -> None:
+    """FAULTS 13: a poisoned turn would otherwise take its neighbours along, until they count as poisoned too."""
+    journal = Journal(url)
+    at_work: set[str] = set()
+    beside: dict[str, int] = {}
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        async def first() -> None:
+            at_work.add(turn.run_id)
+            await asyncio.sleep(0.1)
+            beside[turn.run_id] = len(at_work) - 1
+            at_work.discard(turn.run_id)
+
+        async def second() -> None:
+            await asyncio.sleep(0.1)
+
+        await turn.step(first)
+        await turn.step(second)  # there was progress: no suspect any more
+
+    async with journal:
+        for run in ("one", "two"):
+            await work.submit(None, run_id=run)
+        for _ in range(SUSPECT_TAKEOVERS + 1):
+            async with open_world(url) as world:
+                assert len(await claim_all(world, lease_seconds=0)) == 2
+        for run in ("three", "four"):
+            await work.submit(None, run_id=run)
+        await journal.worker(concurrency=4).run(until_idle=True)
+        assert {info.status for info in await journal.runs()} == {"succeeded"}
+    assert (beside["one"], beside["two"]) == (0, 0)
 
 
 async def test_progress_resets_the_count(url: str) -> None:
