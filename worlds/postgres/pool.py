@@ -11,7 +11,11 @@ import psycopg
 
 from journal.core.errors import WorldUnavailable
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.connection import PATIENCE_SECONDS, connect_patiently
+from journal.worlds.postgres.connection import (
+    PATIENCE_SECONDS,
+    connect_patiently,
+    transaction_settings,
+)
 from journal.worlds.postgres.failures import is_lost, world_error
 from journal.worlds.postgres.statements import statements
 
@@ -55,7 +59,12 @@ class Pool:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 cursor = connection.cursor(binary=True)
-                await cursor.execute(self._texts[name], asked, prepare=True)
+                if self._address.is_pooled:
+                    async with connection.pipeline():
+                        await connection.execute(transaction_settings())
+                        await cursor.execute(self._texts[name], asked)
+                else:
+                    await cursor.execute(self._texts[name], asked, prepare=True)
                 rows = await cursor.fetchall() if cursor.description is not None else []
             is_sound = True
             return rows

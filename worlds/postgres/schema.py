@@ -32,6 +32,15 @@ async def check_server(connection: psycopg.AsyncConnection[Any], address: Addres
             f"the database is encoded in {encoding}: make one with encoding UTF8 (create database … encoding 'UTF8')",
             world=address.url,
         )
+    if address.is_pooled:
+        cursor = await connection.execute("select current_setting('default_transaction_isolation')")
+        row = await cursor.fetchone()
+        if row is None or row[0] != "read committed":
+            raise WorldUnavailable(
+                f"transactions are {row[0] if row else 'unknown'} here, and through a pooler we cannot say otherwise: "
+                "alter role … set default_transaction_isolation = 'read committed'",
+                world=address.url,
+            )
 
 
 async def migrate(connection: psycopg.AsyncConnection[Any], address: Address) -> None:
