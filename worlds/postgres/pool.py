@@ -58,12 +58,13 @@ class Pool:
         is_sound = False
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                cursor = connection.cursor(binary=True)
                 if self._address.is_pooled:
-                    async with connection.pipeline():
-                        await connection.execute(transaction_settings())
-                        await cursor.execute(self._texts[name], asked)
+                    # One message, so one transaction, whose settings are there for the second statement.
+                    cursor: psycopg.AsyncCursor[Any] = psycopg.AsyncClientCursor(connection)
+                    await cursor.execute(transaction_settings() + b";" + self._texts[name], asked)
+                    cursor.nextset()
                 else:
+                    cursor = connection.cursor(binary=True)
                     await cursor.execute(self._texts[name], asked, prepare=True)
                 rows = await cursor.fetchall() if cursor.description is not None else []
             is_sound = True

@@ -93,9 +93,9 @@ class PostgresRenewer:
         }
         connection, statement = self._held[0], self._texts[name]
         if self._address.is_pooled:
-            with connection.pipeline():
-                connection.execute(transaction_settings(**_limits()))
-                cursor = connection.execute(statement, asked, binary=True)
+            cursor: psycopg.Cursor[Any] = psycopg.ClientCursor(connection)
+            cursor.execute(transaction_settings(**_limits()) + b";" + statement, asked)
+            cursor.nextset()
         else:
             cursor = connection.execute(statement, asked, prepare=True, binary=True)
         found = set(cursor.fetchall())
