@@ -21,7 +21,7 @@ from journal.core.errors import WorldUnavailable
 from journal.core.ports import Delta, RunQuery, SweepPolicy, WorkerInfo
 from journal.testing.servers import free_port
 from journal.worlds.contract.harness import begin, close, committed, hold, seqs, signal, watching
-from journal.worlds.postgres import drop_schema, open_postgres
+from journal.worlds.postgres import bells, drop_schema, open_postgres
 from tests.postgres.load import Load
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +122,20 @@ async def test_everything_else_goes_through_as_well(pooled: str) -> None:
         assert len(await world.runs(RunQuery())) == 1
         assert await world.stats() == []
         assert await world.sweep(SweepPolicy(closed_older_than_seconds=-1)) == 1
+
+
+async def test_who_is_connected_directly_hears_of_what_comes_through_a_pooler(
+    pooled: str, postgres_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bells, "LISTENING_POLL_SECONDS", 3600.0)
+    schema = pooled.partition("schema=")[2].partition("&")[0]
+    async with open_postgres(pooled) as other, open_postgres(f"{postgres_server}?schema={schema}") as direct:
+        await begin(other, "r")
+        async with watching(direct, "r") as watcher:
+            await watcher.until_count(2)
+            for number in range(3, 8):
+                committed(await other.append(signal("r", f"s{number}")))
+                await watcher.until_count(number)
 
 
 async def test_a_renewal_through_a_pooler_does_not_wait_for_ever(
