@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -51,6 +52,17 @@ async def open_world(
         _prepare_folder(Path(resolved.removeprefix("sqlite:")).parent, world=resolved)
     async with opener(resolved, namespace=namespace, clock=clock) as world:
         yield world
+
+
+async def pending_sql(url: str | None = None) -> str | None:
+    """The SQL that opening this store would run first, empty if there is none to run; None: it has nothing of the kind.
+
+    A world may offer it: `async def pending_sql(url) -> str` in the module of its opener, which changes nothing.
+    """
+    resolved = resolve_url(url)
+    module = sys.modules.get(getattr(_find_opener(resolved), "__module__", ""))
+    offered: Callable[[str], Awaitable[str]] | None = getattr(module, "pending_sql", None)
+    return None if offered is None else await offered(resolved)
 
 
 def default_url() -> str:

@@ -28,6 +28,7 @@ VERBS = {
     "stats": "Count open runs by agent: what is due and since when, what is held, parked, blocked or idle.",
     "retry": "Send a failed or blocked turn on.",
     "cancel": "Ask for a run's turn to be cancelled.",
+    "migrate": "Bring a store to the schema of this version, or print the SQL that would.",
     "check": "Print agents, tools and their replay policies, and what the store offers; runs nothing.",
     "world": "Try a store: does it keep what every store must promise?",
 }

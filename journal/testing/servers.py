@@ -110,8 +110,7 @@ def start_postgres(*, binaries: Path | None = None, settings: Sequence[str] = ()
     """
     programs = binaries or postgres_programs()
     home = _Home("postgres", owner=_nobody())
-    environment = {**os.environ, "LC_ALL": "C.UTF-8", "HOME": str(home.path)}
-    make: list[str | Path] = [
+    make = [
         programs / "initdb",
         "-D",
         home.path / "data",
@@ -123,9 +122,48 @@ def start_postgres(*, binaries: Path | None = None, settings: Sequence[str] = ()
         "UTF8",
         "--no-sync",
     ]
+    _prepare(home, make)
+    return _start(_postgres(home, programs, settings))
+
+
+def start_standby(primary: Server, *, binaries: Path | None = None) -> Server:
+    """A copy of a server that `start_postgres` has started, streaming from it, until `select pg_promote()`.
+
+    It goes by the name `walreceiver`, should `synchronous_standby_names` ask for one.
+    """
+    programs = binaries or postgres_programs()
+    home = _Home("postgres", owner=_nobody())
+    copy = [
+        programs / "pg_basebackup",
+        "-D",
+        home.path / "data",
+        "-R",
+        "-c",
+        "fast",
+        "-d",
+        postgres_url(primary),
+    ]
+    _prepare(home, copy)
+    return _start(_postgres(home, programs, ()))
+
+
+def _prepare(home: "_Home", command: list[Any]) -> None:
     subprocess.run(
-        make, check=True, stdout=subprocess.DEVNULL, env=environment, cwd=home.path, **home.as_owner
+        command,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env=_postgres_environment(home),
+        cwd=home.path,
+        **home.as_owner,
     )
+
+
+def _postgres_environment(home: "_Home") -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C.UTF-8", "HOME": str(home.path)}
+
+
+def _postgres(home: "_Home", programs: Path, settings: Sequence[str]) -> "_Start":
+    environment = _postgres_environment(home)
 
     def command(port: int) -> list[str]:
         given = [text for setting in settings for text in ("-c", setting)]
@@ -136,7 +174,7 @@ def start_postgres(*, binaries: Path | None = None, settings: Sequence[str] = ()
         ask: list[str | Path] = [programs / "pg_isready", "-q", "-h", home.path, "-p", str(port)]
         return subprocess.run(ask, env=environment, check=False).returncode == 0
 
-    return _start(_Start(home, command, is_up, environment, signal.SIGQUIT))
+    return _Start(home, command, is_up, environment, signal.SIGQUIT)
 
 
 def postgres_url(server: Server) -> str:

@@ -46,7 +46,7 @@ def main(programs: Path | None) -> None:
     with servers.start_postgres(binaries=programs) as server:
         url = servers.postgres_url(server)
         anyio.run(fill, f"{url}?schema={SCHEMA}")
-        command = [
+        command: list[str | Path] = [
             programs / "pg_dump",
             "--inserts",
             f"--schema={SCHEMA}",

@@ -33,7 +33,7 @@ from journal.worlds.contract.harness import (
     signal,
     submit,
 )
-from journal.worlds.postgres import link, open_postgres, writer
+from journal.worlds.postgres import link, open_postgres, waiting
 from tests.postgres.load import Load
 
 pytestmark = pytest.mark.anyio
@@ -107,8 +107,8 @@ async def test_a_batch_offered_again_at_once_lands_once(url: str) -> None:
 
 
 async def test_groups_are_bounded(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "GROUP_ROWS", 10)
-    monkeypatch.setattr(writer, "GROUP_BYTES", 5000)
+    monkeypatch.setattr(waiting, "GROUP_ROWS", 10)
+    monkeypatch.setattr(waiting, "GROUP_BYTES", 5000)
     async with open_postgres(url) as world:
         offers = [submit(f"r{n}") for n in range(40)]
         assert all(

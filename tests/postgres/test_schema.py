@@ -197,7 +197,16 @@ def test_our_parameters_are_not_for_libpq() -> None:
     assert address.conninfo == "postgresql://u:p%40w@h:1/d?sslmode=require"
     assert (address.schema, address.is_notified) == ("s1", False)
     assert address.url == "postgresql://h:1/d?schema=s1&sslmode=require&notify=off"
-    for bad in ("schema=S;drop", "schema=", "schema=pg_catalog", "notify=perhaps", 'schema=a"b'):
+    assert not address.is_pooled
+    assert parse_url("postgresql://h/d?pooler=transaction").is_pooled
+    for bad in (
+        "schema=S;drop",
+        "schema=",
+        "schema=pg_catalog",
+        "notify=perhaps",
+        "pooler=session",
+        'schema=a"b',
+    ):
         with pytest.raises(WorldUnknown):
             parse_url(f"postgresql://h/d?{bad}")
 

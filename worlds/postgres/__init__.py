@@ -16,10 +16,10 @@ from journal.worlds.postgres.address import parse_url
 from journal.worlds.postgres.capabilities import find_capabilities
 from journal.worlds.postgres.connection import connect_patiently
 from journal.worlds.postgres.failures import world_error
-from journal.worlds.postgres.schema import check_server, migrate
+from journal.worlds.postgres.schema import as_script, check_server, migrate, pending
 from journal.worlds.postgres.world import PostgresWorld
 
-__all__ = ["PostgresWorld", "drop_schema", "open_postgres"]
+__all__ = ["PostgresWorld", "drop_schema", "open_postgres", "pending_sql"]
 
 
 @asynccontextmanager
@@ -53,6 +53,20 @@ async def open_postgres(
         yield world
     finally:
         await world.aclose()
+
+
+async def pending_sql(url: str) -> str:
+    """The SQL that opening the store at `url` would run first; empty if its schema is ours already."""
+    address = parse_url(url)
+    connection = await connect_patiently(address)
+    try:
+        await check_server(connection, address)
+        statements = await pending(connection, address)
+    except psycopg.Error as error:
+        raise world_error(error, address.url) from error
+    finally:
+        await connection.close()
+    return as_script(statements) if statements else ""
 
 
 async def drop_schema(url: str) -> None:

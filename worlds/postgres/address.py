@@ -1,7 +1,8 @@
 """The URL of a Postgres store: what is ours in it, and what goes on to libpq.
 
 `postgresql://user@host/database?schema=journal&notify=off`: `schema` names where the tables are, `notify=off` goes
-without LISTEN and NOTIFY (for poolers that cannot pass them on). Everything else is libpq's own.
+without LISTEN and NOTIFY, `pooler=transaction` relies on nothing that outlives a transaction, for proxies that give
+every transaction another connection of the server. Everything else is libpq's own.
 """
 
 import re
@@ -15,6 +16,7 @@ from journal.worlds.opening import redact_url
 DEFAULT_SCHEMA = "journal"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _SWITCH = {"on": True, "off": False}
+_POOLERS = {"none": False, "transaction": True}
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -25,6 +27,8 @@ class Address(msgspec.Struct, frozen=True):
     schema: str
     is_notified: bool
     """Whether worlds tell each other by NOTIFY; all who share a store must agree."""
+    is_pooled: bool
+    """Whether the next transaction may be on another connection of the server, with another's session."""
     url: str
     """As printed to people."""
 
@@ -34,7 +38,7 @@ def parse_url(url: str) -> Address:
     printed = redact_url(url)
     base, _, query = url.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    ours = {name: value for name, value in pairs if name in ("schema", "notify")}
+    ours = {name: value for name, value in pairs if name in ("schema", "notify", "pooler")}
     schema = ours.get("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         raise WorldUnknown(
@@ -45,5 +49,12 @@ def parse_url(url: str) -> Address:
     notify = ours.get("notify", "on")
     if notify not in _SWITCH:
         raise WorldUnknown(f"notify={notify!r} says nothing: write notify=on or notify=off", world=printed)
+    pooler = ours.get("pooler", "none")
+    if pooler not in _POOLERS:
+        raise WorldUnknown(
+            f"pooler={pooler!r} is not known: write pooler=transaction for a proxy that pools transactions",
+            world=printed,
+        )
     rest = urlencode([(name, value) for name, value in pairs if name not in ours], quote_via=quote)
-    return Address(f"{base}?{rest}" if rest else base, schema, _SWITCH[notify], printed)
+    conninfo = f"{base}?{rest}" if rest else base
+    return Address(conninfo, schema, _SWITCH[notify], _POOLERS[pooler], printed)

@@ -2,10 +2,14 @@
 
 Budget of one world: 1 that writes, up to 2 that read and claim, 1 that listens and 1 that rings (not with
 `notify=off`), and 1 for each open renewer. All but the first are opened when they are needed.
+
+A connection to a pooler of transactions is given no setting and no prepared statement: the one would stay behind for
+strangers, the other would not be there. Each transaction brings its settings with it (`transaction_settings`).
 """
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -30,14 +34,18 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 
-_SETTINGS = """
-select set_config(name, value, false) from (values
-    ('search_path', 'pg_catalog'), ('jit', 'off'), ('plan_cache_mode', 'force_generic_plan'),
-    ('enable_seqscan', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('lock_timeout', '0'),
-    ('default_transaction_isolation', 'read committed')
-) setting (name, value)
-"""
+_SETTINGS = {
+    "search_path": "pg_catalog",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "lock_timeout": "0",
+}
 """Every statement of ours is a few index lookups, whatever the statistics of a young table say."""
+_OF_SESSIONS = {"default_transaction_isolation": "read committed"}
+"""What a transaction cannot say once it has begun."""
 
 
 def parameters(address: Address) -> dict[str, Any]:
@@ -45,24 +53,43 @@ def parameters(address: Address) -> dict[str, Any]:
     return {**_DEFAULTS, **conninfo_to_dict(address.conninfo), "client_encoding": "UTF8"}
 
 
+def _set(settings: Mapping[str, str], *, is_local: bool) -> str:
+    calls = [f"set_config('{name}', '{value}', {is_local})" for name, value in settings.items()]
+    return f"select {', '.join(calls)}"
+
+
+def transaction_settings(**more: str) -> bytes:
+    """A statement that makes our settings, and `more`, those of the transaction that it is in."""
+    return _set({**_SETTINGS, **more}, is_local=True).encode()
+
+
+def session_settings(**more: str) -> bytes:
+    """A statement that makes them those of the connection."""
+    return _set({**_SETTINGS, **_OF_SESSIONS, **more}, is_local=False).encode()
+
+
 async def connect(address: Address) -> psycopg.AsyncConnection[Any]:
     """One attempt. Raises the driver's errors."""
     connection = await psycopg.AsyncConnection.connect(
-        **parameters(address), autocommit=True, prepare_threshold=0
+        **parameters(address), autocommit=True, prepare_threshold=None if address.is_pooled else 0
     )
     try:
-        await connection.execute(_SETTINGS)
+        if not address.is_pooled:
+            await connection.execute(session_settings())
     except BaseException:
         await connection.close()
         raise
     return connection
 
 
-def connect_blocking(address: Address) -> psycopg.Connection[Any]:
+def connect_blocking(address: Address, **settings: str) -> psycopg.Connection[Any]:
     """One attempt, from a thread. Raises the driver's errors."""
-    connection = psycopg.Connection.connect(**parameters(address), autocommit=True, prepare_threshold=0)
+    connection = psycopg.Connection.connect(
+        **parameters(address), autocommit=True, prepare_threshold=None if address.is_pooled else 0
+    )
     try:
-        connection.execute(_SETTINGS)
+        if not address.is_pooled:
+            connection.execute(session_settings(**settings))
     except BaseException:
         connection.close()
         raise

@@ -37,7 +37,10 @@ class Link:
         self._sent_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._recovery: asyncio.Task[None] | None = None
-        self._wire = Wire(connection, on_lost=self._lost)
+        self._wire = self._open(connection)
+
+    def _open(self, connection: psycopg.AsyncConnection[Any]) -> Wire:
+        return Wire(connection, on_lost=self._lost, is_pooled=self._address.is_pooled)
 
     async def prepare(self) -> None:
         """Prepare the statements. Raises the driver's errors."""
@@ -93,7 +96,7 @@ class Link:
         failure: WorldError | None = None
         try:
             connection = await connect_patiently(self._address)
-            self._wire = Wire(connection, on_lost=self._lost)
+            self._wire = self._open(connection)
             await self._prepare(self._wire)
         except (WorldError, psycopg.Error) as found:
             failure = world_error(found, self._address.url)

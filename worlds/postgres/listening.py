@@ -165,8 +165,9 @@ class Ringer:
             self._has_work = False
             return
         try:
-            await connection.execute("set synchronous_commit = off")
-            wire = Wire(connection, on_lost=lambda _: None)
+            if not self._address.is_pooled:
+                await connection.execute("set synchronous_commit = off")
+            wire = Wire(connection, on_lost=lambda _: None, is_pooled=self._address.is_pooled)
             await wire.prepare(b"notify", statements(self._address.schema)["notify"])
         except BaseException as error:
             await connection.close()

@@ -11,7 +11,11 @@ import psycopg
 
 from journal.core.errors import WorldUnavailable
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.connection import PATIENCE_SECONDS, connect_patiently
+from journal.worlds.postgres.connection import (
+    PATIENCE_SECONDS,
+    connect_patiently,
+    transaction_settings,
+)
 from journal.worlds.postgres.failures import is_lost, world_error
 from journal.worlds.postgres.statements import statements
 
@@ -54,8 +58,14 @@ class Pool:
         is_sound = False
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                cursor = connection.cursor(binary=True)
-                await cursor.execute(self._texts[name], asked, prepare=True)
+                if self._address.is_pooled:
+                    # One message, so one transaction, whose settings are there for the second statement.
+                    cursor: psycopg.AsyncCursor[Any] = psycopg.AsyncClientCursor(connection)
+                    await cursor.execute(transaction_settings() + b";" + self._texts[name], asked)
+                    cursor.nextset()
+                else:
+                    cursor = connection.cursor(binary=True)
+                    await cursor.execute(self._texts[name], asked, prepare=True)
                 rows = await cursor.fetchall() if cursor.description is not None else []
             is_sound = True
             return rows

@@ -15,13 +15,18 @@ from journal.core.clock import Clock
 from journal.core.errors import WorldUnavailable
 from journal.core.ports import Claim
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.connection import connect_blocking, is_worth_waiting
+from journal.worlds.postgres.connection import (
+    connect_blocking,
+    is_worth_waiting,
+    transaction_settings,
+)
 from journal.worlds.postgres.failures import is_lost, is_passing, world_error
 from journal.worlds.postgres.statements import statements
 
 PATIENCE_SECONDS = 8.0
 """How long a renewal tries; leases are renewed at a third of their length, 10 s by default."""
 LOCK_SECONDS = 3.0
+STATEMENT_SECONDS = 10.0
 SKIPS = 5
 _PAUSE_SECONDS = 0.005
 _BACKOFF_SECONDS = 0.1
@@ -62,10 +67,7 @@ class PostgresRenewer:
 
     def _renew(self, claims: Sequence[Claim], lease_seconds: float) -> set[Claim]:
         if not self._held:
-            connection = connect_blocking(self._address)
-            self._held.append(connection)
-            connection.execute(f"set lock_timeout = {int(LOCK_SECONDS * 1000)}")
-            connection.execute("set statement_timeout = 10000")
+            self._held.append(connect_blocking(self._address, **_limits()))
         left = list(claims)
         renewed: set[Claim] = set()
         for count in range(SKIPS + 1):
@@ -89,7 +91,13 @@ class PostgresRenewer:
             "epochs": [claim.epoch for claim in claims],
             "tokens": [claim.token for claim in claims],
         }
-        cursor = self._held[0].execute(self._texts[name], asked, prepare=True, binary=True)
+        connection, statement = self._held[0], self._texts[name]
+        if self._address.is_pooled:
+            cursor: psycopg.Cursor[Any] = psycopg.ClientCursor(connection)
+            cursor.execute(transaction_settings(**_limits()) + b";" + statement, asked)
+            cursor.nextset()
+        else:
+            cursor = connection.execute(statement, asked, prepare=True, binary=True)
         found = set(cursor.fetchall())
         return {claim for claim in claims if (claim.run, claim.epoch, claim.token) in found}
 
@@ -97,6 +105,13 @@ class PostgresRenewer:
         """See `Renewer.close`."""
         _close(self._held)
         self._finalizer.detach()
+
+
+def _limits() -> dict[str, str]:
+    return {
+        "lock_timeout": str(int(LOCK_SECONDS * 1000)),
+        "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
+    }
 
 
 def _close(held: list[psycopg.Connection[Any]]) -> None:

@@ -5,7 +5,7 @@ that several processes that open a new store together make one schema; the funct
 that processes of the version before still call keeps its signature, or the new one gets another name.
 """
 
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -17,6 +17,13 @@ from journal.worlds.postgres.statements import functions, migrations
 OLDEST_SERVER = 140000
 _LOCK = 0x4A524E4C
 """`JRNL`: the advisory lock under which schemas are made."""
+_LOCKING = f"select pg_advisory_xact_lock({_LOCK})"
+
+_FIRST: tuple[LiteralString, ...] = (
+    "create schema if not exists {};",
+    "create table {}.versions (version integer primary key, applied timestamptz default now());",
+)
+_NOTE: LiteralString = "insert into {}.versions (version) values ({});"
 
 
 async def check_server(connection: psycopg.AsyncConnection[Any], address: Address) -> None:
@@ -32,38 +39,54 @@ async def check_server(connection: psycopg.AsyncConnection[Any], address: Addres
             f"the database is encoded in {encoding}: make one with encoding UTF8 (create database … encoding 'UTF8')",
             world=address.url,
         )
+    if address.is_pooled:
+        cursor = await connection.execute("select current_setting('default_transaction_isolation')")
+        row = await cursor.fetchone()
+        if row is None or row[0] != "read committed":
+            raise WorldUnavailable(
+                f"transactions are {row[0] if row else 'unknown'} here, and through a pooler we cannot say otherwise: "
+                "alter role … set default_transaction_isolation = 'read committed'",
+                world=address.url,
+            )
 
 
 async def migrate(connection: psycopg.AsyncConnection[Any], address: Address) -> None:
     """Bring the store to our schema. Raises `WorldTooNew`, and `WorldCorrupt` for a schema that is no journal."""
-    known = migrations(address.schema)
-    if await _version(connection, address) == len(known):
+    if not await pending(connection, address):
         return
     async with connection.transaction():
-        await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-        found = await _version(connection, address)
-        if found > len(known):
-            raise WorldTooNew(
-                f"it has schema {found}, and this version knows up to {len(known)}: upgrade durable-journal",
-                world=address.url,
-            )
-        if found == len(known):
-            return
-        schema = sql.Identifier(address.schema)
-        if found == 0:
-            await connection.execute(sql.SQL("create schema if not exists {}").format(schema))
-            await connection.execute(
-                sql.SQL(
-                    "create table {}.versions (version integer primary key, applied timestamptz default now())"
-                ).format(schema)
-            )
-        for number, script in known[found:]:
-            await connection.execute(script.encode(), prepare=False)
-            await connection.execute(
-                sql.SQL("insert into {}.versions (version) values ({})").format(schema, sql.Literal(number))
-            )
-        for script in functions(address.schema):
-            await connection.execute(script.encode(), prepare=False)
+        await connection.execute(_LOCKING.encode())
+        for statement in await pending(connection, address):
+            await connection.execute(statement.encode(), prepare=False)
+
+
+async def pending(connection: psycopg.AsyncConnection[Any], address: Address) -> list[str]:
+    """The SQL that is missing there, in order; empty if nothing is. Raises like `migrate`."""
+    known = migrations(address.schema)
+    found = await _version(connection, address)
+    if found > len(known):
+        raise WorldTooNew(
+            f"it has schema {found}, and this version knows up to {len(known)}: upgrade durable-journal",
+            world=address.url,
+        )
+    if found == len(known):
+        return []
+    schema = sql.Identifier(address.schema)
+    statements = []
+    if found == 0:
+        statements += [_formatted(text, schema) for text in _FIRST]
+    for number, script in known[found:]:
+        statements += [script, _formatted(_NOTE, schema, sql.Literal(number))]
+    return statements + functions(address.schema)
+
+
+def _formatted(text: LiteralString, *parts: sql.Composable) -> str:
+    return sql.SQL(text).format(*parts).as_string()
+
+
+def as_script(statements: list[str]) -> str:
+    """What `migrate` would run, for people to read, or to run as somebody who may."""
+    return "\n\n".join(["begin;", f"{_LOCKING};", *(text.strip() for text in statements), "commit;"]) + "\n"
 
 
 async def _version(connection: psycopg.AsyncConnection[Any], address: Address) -> int:

@@ -13,6 +13,8 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
+from journal.worlds.postgres.connection import transaction_settings
+
 Step = tuple[bytes, list[bytes | None]]
 """The name of a prepared statement, and its parameters in binary."""
 OnDone = Callable[["pq.abc.PGresult | None", Exception | None], None]
@@ -27,6 +29,7 @@ class Wire:
         *,
         on_lost: Callable[[Exception], None],
         on_notice: Callable[[str], None] | None = None,
+        is_pooled: bool = False,
     ) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
@@ -38,6 +41,8 @@ class Wire:
         self._error: psycopg.Error | None = None
         self._is_writing = False
         self._is_open = True
+        self._texts: dict[bytes, bytes] | None = {} if is_pooled else None
+        """The statements themselves, where the server cannot keep them for us."""
         self._formats: dict[int, list[int]] = {}
         self._socket = self._pgconn.socket
         self._pgconn.enter_pipeline_mode()
@@ -57,12 +62,18 @@ class Wire:
         """Run prepared statements in one transaction. `on_done` gets the last result, or what went wrong."""
         self._on_done = on_done
         try:
+            if self._texts is not None:
+                self._pgconn.send_query_params(transaction_settings(), [])
             for name, parameters in steps:
                 count = len(parameters)
                 formats = self._formats.get(count)
                 if formats is None:
                     formats = self._formats[count] = [1] * count
-                self._pgconn.send_query_prepared(name, parameters, formats, result_format=1)
+                if self._texts is None:
+                    self._pgconn.send_query_prepared(name, parameters, formats, result_format=1)
+                else:
+                    text = self._texts[name]
+                    self._pgconn.send_query_params(text, parameters, None, formats, result_format=1)
             self._pgconn.pipeline_sync()
             self._flush()
         except psycopg.Error as error:
@@ -70,6 +81,9 @@ class Wire:
 
     async def prepare(self, name: bytes, statement: str) -> None:
         """Prepare a statement under that name. Raises the driver's errors."""
+        if self._texts is not None:
+            self._texts[name] = statement.encode()
+            return
         done: asyncio.Future[None] = self._loop.create_future()
 
         def on_done(_: "pq.abc.PGresult | None", error: Exception | None) -> None:

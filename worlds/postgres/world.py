@@ -66,7 +66,9 @@ class PostgresWorld:
         self._sweep = Sweep(self._pool, namespace, clock)
         self._roster = Roster(self._pool, namespace, clock)
         self._ringer = Ringer(address, namespace) if address.is_notified else None
-        listener = Listener(address, namespace) if address.is_notified else None
+        # Through a pooler one can be heard, and does not hear.
+        is_listening = address.is_notified and not address.is_pooled
+        listener = Listener(address, namespace) if is_listening else None
         self._bells = Bells(self._places, self._read_signs, listener)
         self._writer = Writer(connection, address, self._places, clock=clock, on_change=self._ring)
         self._work_seen = 0

@@ -3,11 +3,10 @@
 One group is under way at a time, on one connection; what comes meanwhile forms the next. A group that fails over its
 contents is halved until the part at fault stands alone. When the connection is lost nobody knows what landed: its
 batches are answered `Unknown`, once there is a connection again (or there was none for too long). Next: `link.py`
-(the connection), `group.py` (batches as a statement).
+(the connection), `waiting.py` (what goes together), `group.py` (batches as a statement).
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,16 +23,14 @@ from journal.worlds.postgres.group import Group
 from journal.worlds.postgres.link import Link
 from journal.worlds.postgres.offer import Offer
 from journal.worlds.postgres.places import Places
+from journal.worlds.postgres.waiting import Member, Waiting
 
-GROUP_ROWS = 1024
-GROUP_BYTES = 8 * 1024 * 1024
 PASSING_TRIES = 5
 SPLIT_FROM = 8
 """Groups from this size on are answered in two halves."""
 HELD_PASSES = 5
 """Passes of the loop for which the second half waits at most: being answered, waking and appending take three."""
 
-Member = Offer | Publication
 Connection = psycopg.AsyncConnection[Any]
 
 
@@ -54,9 +51,7 @@ class Writer:
         self._clock = clock
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._pending: deque[Member] = deque()
-        self._halves: deque[list[Member]] = deque()
-        """Parts of a group that failed, ahead of everything that came later."""
+        self._waiting = Waiting()
         self._under_way: list[Member] | None = None
         self._group: Group | None = None
         self._held: list[tuple[Offer, Answer | None]] = []
@@ -98,10 +93,10 @@ class Writer:
         return future
 
     def _submit(self, member: Member) -> None:
-        self._pending.append(member)
+        self._waiting.add(member)
         if self._under_way is not None or self._link.is_recovering or self._is_scheduled:
             return
-        if self._is_alone and len(self._pending) == 1:
+        if self._is_alone and len(self._waiting) == 1:
             self._flush()
         else:
             self._schedule()
@@ -116,31 +111,15 @@ class Writer:
         self._is_scheduled = False
         if self._under_way is not None or self._link.is_recovering:
             return
-        if not self._link.is_open and (self._halves or self._pending):
+        if not self._waiting:
+            self._check_idle()
+        elif not self._link.is_open:
             self._link.restore()
-        elif self._halves:
-            self._send(self._halves.popleft())
-        elif self._pending:
-            members = self._take_group()
-            self._is_alone = len(members) == 1 and not (self._pending or self._held)
+        else:
+            members = self._waiting.take()
+            self._is_alone = len(members) == 1 and not (self._waiting or self._held)
             self._send(members)
             self._let_go()
-        else:
-            self._check_idle()
-
-    def _take_group(self) -> list[Member]:
-        """Those that wait, of one kind, in their order, within the bounds."""
-        pending = self._pending
-        group = [pending.popleft()]
-        kind = type(group[0])
-        rows, size = group[0].rows, group[0].size
-        while pending and type(pending[0]) is kind:
-            rows += pending[0].rows
-            size += pending[0].size
-            if rows > GROUP_ROWS or size > GROUP_BYTES:
-                break
-            group.append(pending.popleft())
-        return group
 
     def _send(self, members: list[Member]) -> None:
         self._under_way = members
@@ -174,11 +153,11 @@ class Writer:
             self._deliver_published(members, publish_answers(result))
         else:
             answers = group.answers(result, self._places)
-            if len(answers) >= SPLIT_FROM and not (self._pending or self._halves or self._is_closed):
+            if len(answers) >= SPLIT_FROM and not (self._waiting or self._is_closed):
                 self._deliver_by_halves(answers)
             else:
                 self._deliver(answers)
-        if (self._pending or self._halves) and not self._is_scheduled:
+        if self._waiting and not self._is_scheduled:
             self._schedule()
         elif self._idle is not None:
             self._check_idle()
@@ -198,7 +177,7 @@ class Writer:
             if not offer.future.done():  # else its awaiter was cancelled; the batch stands all the same
                 offer.future.set_result(answer)
         if again:
-            self._halves.append(again)
+            self._waiting.again(again)
         if runs:
             self._on_change(runs, has_work)
 
@@ -222,7 +201,7 @@ class Writer:
             return
         held, self._held = self._held, []
         self._deliver(held)
-        if self._halves and not self._is_scheduled:
+        if self._waiting and not self._is_scheduled:
             self._schedule()
 
     def _deliver_published(self, members: list[Member], taken: tuple[bool, ...]) -> None:
@@ -243,11 +222,9 @@ class Writer:
         members, self._under_way, self._group = self._under_way or [], None, None
         if is_passing(error) and self._tries < PASSING_TRIES:
             self._tries += 1
-            self._halves.appendleft(members)
+            self._waiting.first(members)
         elif len(members) > 1 and is_content(error):
-            middle = len(members) // 2
-            self._halves.appendleft(members[middle:])
-            self._halves.appendleft(members[:middle])
+            self._waiting.halve(members)
         else:
             refusal: JournalError
             if isinstance(error, JournalError):
@@ -277,10 +254,7 @@ class Writer:
             else:
                 member.future.set_exception(WorldUnavailable(reason, world=self._address.url))
         if failure is not None:
-            waiting = [member for half in self._halves for member in half] + list(self._pending)
-            self._halves.clear()
-            self._pending.clear()
-            for member in waiting:
+            for member in self._waiting.clear():
                 if not member.future.done():
                     member.future.set_exception(failure)
         self._flush()
@@ -291,7 +265,7 @@ class Writer:
         """Finish what was offered, then close the connection."""
         self._is_closed = True
         self._let_go()
-        if self._pending or self._halves or self._under_way is not None or self._link.is_recovering:
+        if self._waiting or self._under_way is not None or self._link.is_recovering:
             self._idle = self._loop.create_future()
             if not self._is_scheduled:
                 self._schedule()
@@ -300,7 +274,7 @@ class Writer:
 
     def _check_idle(self) -> None:
         if self._idle is not None and not self._idle.done():
-            is_over = not (self._pending or self._halves) and self._under_way is None
+            is_over = not self._waiting and self._under_way is None
             if is_over and not self._link.is_recovering:
                 self._idle.set_result(None)
 

@@ -19,11 +19,11 @@ from journal.worlds.opening import resolve_url
 from journal.worlds.sqlite.connection import StoreFile, connect, damaged, world_error
 from journal.worlds.sqlite.door import Door
 from journal.worlds.sqlite.locks import Holder, Turnstile
-from journal.worlds.sqlite.migrate import migrate, prepare_path
+from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path
 from journal.worlds.sqlite.transaction import Transactor
 from journal.worlds.sqlite.world import SqliteWorld
 
-__all__ = ["SqliteWorld", "open_sqlite"]
+__all__ = ["SqliteWorld", "open_sqlite", "pending_sql"]
 
 BUSY_SECONDS = 10.0
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -69,6 +69,15 @@ async def open_sqlite(
         yield world
     finally:
         await world.aclose()
+
+
+async def pending_sql(url: str) -> str:
+    """The SQL that opening the store at `url` would run first; empty if its schema is ours. Makes no file."""
+    url = resolve_url(url)
+    try:
+        return await to_thread.run_sync(pending_script, Path(url.removeprefix("sqlite:")), url)
+    except sqlite3.Error as error:
+        raise world_error(error, url) from error
 
 
 def _open(

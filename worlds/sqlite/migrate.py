@@ -6,6 +6,7 @@ behind the turnstile, so that several processes that open a new file together ma
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from journal.core.errors import WorldCorrupt, WorldTooNew
@@ -33,24 +34,42 @@ def migrate(connection: sqlite3.Connection, url: str) -> None:
     """
     found: int = connection.execute("pragma user_version").fetchone()[0]
     _check_kind(connection, found, url)
+    scripts = _pending(found, url)
+    if connection.execute("pragma journal_mode").fetchone()[0] != "wal":
+        connection.execute("pragma journal_mode = wal")
+    for script in scripts:
+        try:
+            connection.executescript(script)
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+
+def pending_script(path: Path, url: str) -> str:
+    """What `migrate` would run on that file, which need not be there; empty if its schema is ours. Raises likewise."""
+    found = 0
+    if path.exists():
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            found = connection.execute("pragma user_version").fetchone()[0]
+            _check_kind(connection, found, url)
+    scripts = _pending(found, url)
+    return "\n".join([*([] if found else ["pragma journal_mode = wal;"]), *scripts, ""]) if scripts else ""
+
+
+def _pending(found: int, url: str) -> list[str]:
+    """The missing migrations, a transaction each."""
     known = migrations()
     if found > len(known):
         raise WorldTooNew(
             f"it has schema {found}, and this version knows up to {len(known)}: upgrade durable-journal",
             world=url,
         )
-    if connection.execute("pragma journal_mode").fetchone()[0] != "wal":
-        connection.execute("pragma journal_mode = wal")
-    for number, script in known[found:]:
-        try:
-            connection.executescript(
-                f"begin immediate;\n{script}\npragma application_id = {APPLICATION_ID};\n"
-                f"pragma user_version = {number};\ncommit;"
-            )
-        except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute("rollback")
-            raise
+    return [
+        f"begin immediate;\n{script}\npragma application_id = {APPLICATION_ID};\n"
+        f"pragma user_version = {number};\ncommit;"
+        for number, script in known[found:]
+    ]
 
 
 def _check_kind(connection: sqlite3.Connection, version: int, url: str) -> None:
