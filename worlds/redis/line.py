@@ -20,6 +20,7 @@ from journal.worlds.redis.connection import Connection, Greeting, Part, connect,
 from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.library import TEXT
 from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, is_replica, world_error
+from journal.worlds.redis.slots import Node
 from journal.worlds.redis.wire import PATIENCE_SECONDS, Wire
 
 AGAIN_SECONDS = 0.05
@@ -139,6 +140,14 @@ class Line(Wire):
                 answer = Unknown(f"{replicas} of {self._address.wait} replicas have it")
             if not call.future.done():
                 call.future.set_result(answer)
+
+    def node_of(self, key: bytes) -> Node | None:
+        """See `Wire.node_of`: all of it is here."""
+        return self._address.nodes[0]
+
+    async def refresh(self) -> bool:
+        """See `Wire.refresh`."""
+        return True
 
     # Replies
 
