@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Iterator
+from typing import Any
 from zlib import crc32
 
 import anyio
@@ -11,11 +13,20 @@ import redis
 from anyio import to_thread
 
 from journal.core.errors import WorldUnavailable, WorldUnknown
-from journal.core.ports import Answer, Committed
+from journal.core.ports import Answer, Committed, World
 from journal.testing import servers
 from journal.testing.cluster import Cluster, start_cluster
 from journal.worlds import open_world
-from journal.worlds.contract.harness import begin, claim_all, committed, hold, refusal, signal, watching
+from journal.worlds.contract.harness import (
+    Holder,
+    begin,
+    claim_all,
+    committed,
+    hold,
+    refusal,
+    signal,
+    watching,
+)
 from journal.worlds.redis import open_redis
 from journal.worlds.redis.address import parse_address
 from journal.worlds.redis.slots import slot_of
@@ -87,6 +98,51 @@ async def test_a_node_killed_and_restarted_under_load(cluster: Cluster) -> None:
             await load.run(30, disturb)
         assert load.unknown > 0, "some were on their way"
         assert await load.check(world) > 100
+
+
+async def test_a_replica_that_takes_over_has_what_was_acknowledged() -> None:
+    with start_cluster(replicas=1) as cluster:
+        await to_thread.run_sync(_until_linked, cluster)
+        async with open_redis(f"{cluster.url}?wait=1") as world:
+            assert "log.survives_failover" in world.capabilities
+            load = Load(world)
+            first = cluster.primaries[0]
+
+            async def disturb() -> None:
+                await asyncio.sleep(0.5)
+                await to_thread.run_sync(first.kill)
+                with redis.Redis(port=cluster.primaries[1].port) as client:
+                    while _serves(client, first.port):
+                        await asyncio.sleep(0.1)
+                # As a replica of its successor, which has nobody else to wait for.
+                await to_thread.run_sync(first.restart)
+                await asyncio.sleep(1)
+
+            with anyio.fail_after(120):
+                await load.run(30, disturb)
+            assert await load.check(world) > 100
+            renewer = world.open_renewer()
+            assert await to_thread.run_sync(renewer.renew, [(await _held(world)).claim], 30.0)
+            renewer.close()
+
+
+def _serves(client: Any, port: int) -> bool:
+    return any(primary[1] == port for _, _, primary, *_ in client.execute_command("CLUSTER SLOTS"))
+
+
+def _until_linked(cluster: Cluster) -> None:
+    for node in cluster.replicas:
+        with redis.Redis(port=node.port) as client:
+            while client.info("replication")["master_link_status"] != "up":
+                time.sleep(0.1)
+
+
+async def _held(world: World) -> Holder:
+    for number in range(64):
+        if slot_of_run(f"new-{number}") < 5462:  # of the node that was killed
+            await begin(world, f"new-{number}")
+            return await hold(world, f"new-{number}")
+    raise AssertionError("no run falls to that node")
 
 
 async def test_batches_of_one_run_keep_their_order_while_its_slot_moves(cluster: Cluster) -> None:
@@ -199,6 +255,33 @@ async def test_functions_are_brought_to_every_node(cluster: Cluster) -> None:
         assert all(isinstance(answer, Committed) for answer in answers)
 
 
+async def test_a_user_with_few_rights(cluster: Cluster) -> None:
+    for node in cluster.primaries:
+        with redis.Redis(port=node.port) as client:
+            client.execute_command(
+                "ACL SETUSER app on >pw ~journal:* ~{journal:* &{journal:* +@all -@dangerous +info +config|get"
+            )
+    async with open_redis(cluster.url.replace("://", "://app:pw@")) as world:
+        assert "log.persistent" in world.capabilities
+        assert "pw" not in world.url
+        await begin(world, "r")
+        holder = await hold(world, "r")
+        async with watching(world, "r") as watcher:
+            await watcher.until_count(2)
+            await holder.record()
+            await watcher.until_count(3)
+        renewer = world.open_renewer()
+        assert await to_thread.run_sync(renewer.renew, [holder.claim], 30.0) == {holder.claim}
+        renewer.close()
+    error = await refusal(WorldUnavailable, _opened(cluster.url.replace("://", "://app:wrong@")))
+    assert "WRONGPASS" in str(error)
+
+
+async def _opened(url: str) -> None:
+    async with open_world(url):
+        pass
+
+
 async def test_what_one_node_may_lose_is_not_declared(cluster: Cluster) -> None:
     async with open_redis(cluster.url) as world:
         assert "log.persistent" in world.capabilities
@@ -211,15 +294,11 @@ async def test_what_one_node_may_lose_is_not_declared(cluster: Cluster) -> None:
 
 
 async def test_the_other_scheme_is_named(cluster: Cluster, redis_server: str) -> None:
-    async def opened(url: str) -> None:
-        async with open_world(url):
-            pass
-
-    error = await refusal(WorldUnknown, opened(cluster.url.replace("redis+cluster", "redis")))
+    error = await refusal(WorldUnknown, _opened(cluster.url.replace("redis+cluster", "redis")))
     assert "redis+cluster://" in str(error)
     if "127.0.0.1" in redis_server:
         alone = redis_server.replace("redis://", "redis+cluster://").removesuffix("/0")
-        error = await refusal(WorldUnknown, opened(alone))
+        error = await refusal(WorldUnknown, _opened(alone))
         assert "redis:// instead" in str(error)
-    await refusal(WorldUnknown, opened("redis://127.0.0.1:1,127.0.0.1:2"))
-    await refusal(WorldUnknown, opened("redis+cluster://127.0.0.1:1/3"))
+    await refusal(WorldUnknown, _opened("redis://127.0.0.1:1,127.0.0.1:2"))
+    await refusal(WorldUnknown, _opened("redis+cluster://127.0.0.1:1/3"))
