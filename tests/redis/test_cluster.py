@@ -13,9 +13,10 @@ import redis
 from anyio import to_thread
 
 from journal.core.errors import WorldUnavailable, WorldUnknown
-from journal.core.ports import Answer, Committed, World
+from journal.core.ports import Answer, Committed, Unknown, World
 from journal.testing import servers
 from journal.testing.cluster import Cluster, start_cluster
+from journal.testing.servers import Server
 from journal.worlds import open_world
 from journal.worlds.contract.harness import (
     Holder,
@@ -25,6 +26,7 @@ from journal.worlds.contract.harness import (
     hold,
     refusal,
     signal,
+    submit,
     watching,
 )
 from journal.worlds.redis import open_redis
@@ -166,6 +168,42 @@ async def test_batches_of_one_run_keep_their_order_while_its_slot_moves(cluster:
                     await offers[-1]
             seqs = [committed(await offer).first for offer in offers]
         assert seqs == list(range(3, 3 + len(offers)))
+
+
+async def test_a_slot_that_is_half_moved(cluster: Cluster) -> None:
+    async with open_redis(cluster.url, patience_seconds=1) as world:
+        await begin(world, "r")
+        slot = slot_of_run("r")
+        runs = [run for run in (f"r{n}" for n in range(2000)) if slot_of_run(run) == slot]
+        holders = [await hold(world, "r")]
+        for run in runs[1:10]:
+            await begin(world, run)
+            holders.append(await hold(world, run))
+        at = owner(cluster, slot)
+        source, target = cluster.primaries[at], cluster.primaries[(at + 1) % 3]
+        with redis.Redis(port=source.port) as client:
+            client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", _id(target))
+            with redis.Redis(port=target.port) as taker:
+                taker.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", _id(source))
+            names = [
+                f"{{journal:default:p{crc32(b'r') % 64}}}{kind}:{run}" for run in runs[1:5] for kind in "hr"
+            ]
+            client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *names)
+        for holder in holders:
+            await holder.record()
+            assert len(await world.read(holder.run)) == 3
+        late = world.append(submit(runs[11]))
+        answer = await late
+        assert isinstance(answer, Unknown), "its keys are nowhere yet"
+        await to_thread.run_sync(lambda: cluster.move_slot(slot, source, target))
+        await begin(world, runs[11])
+        for holder in holders:
+            await holder.finish()
+
+
+def _id(node: Server) -> str:
+    with redis.Redis(port=node.port, decode_responses=True) as client:
+        return str(client.cluster("MYID"))
 
 
 async def test_followers_and_claims_go_on_while_slots_move(cluster: Cluster) -> None:
