@@ -1,39 +1,45 @@
 """Who waits for what, and how they hear of it.
 
-One connection a world listens to what the server publishes: to the channel of each run that is followed, and to the
-one for work. It is a hint: messages may be lost, so whoever waits looks again every second.
+A world listens to what is published by the functions: to the channel of each run that is followed, and to those for
+work, one a partition. It is a hint: messages may be lost, so whoever waits looks again every second.
+
+Channels are sharded. In a cluster, what is published on others goes to every node, with a message of two kilobytes to
+each for every batch; these stay on the node of the run, and are listened to there (`ear.py`).
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import cycle
-from typing import Any
 
 from journal.core.errors import WorldError
 from journal.worlds.redis.address import Address
-from journal.worlds.redis.connection import Connection, Greeting, connect, pack
+from journal.worlds.redis.ear import Ear
 from journal.worlds.redis.node import at_node
+from journal.worlds.redis.slots import Node
+from journal.worlds.redis.wire import Wire
 
 BACKUP_SECONDS = 1.0
 """How long nobody waits without looking."""
-_PAUSE_SECONDS = 0.5
+_PAUSE_SECONDS = 0.2
 
 
 class Bells:
     """Belongs to the event loop that opened the world."""
 
-    def __init__(self, address: Address, work: bytes) -> None:
+    def __init__(self, address: Address, wire: Wire, work: Iterable[bytes]) -> None:
         self._address = address
-        self._work = work
-        self._nodes = cycle(address.nodes)
+        self._wire = wire
+        self._work = frozenset(work)
         self._events: dict[bytes, set[asyncio.Event]] = {}
         self._workers: set[asyncio.Event] = set()
+        self._ears: dict[Node, Ear] = {}
+        self._places: dict[bytes, Ear] = {}
+        """Where the channels are listened to, or soon will be."""
         self._heard: set[bytes] = set()
-        """Channels that the server has confirmed."""
-        self._asked: set[bytes] = set()
-        self._confirmed = asyncio.Event()
-        self._connection: Connection | None = None
+        """Channels that a server has confirmed."""
+        self._strays: set[bytes] = set()
+        """Channels that nobody listens to at the moment."""
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self.work_count = 0
@@ -65,27 +71,90 @@ class Bells:
 
     async def hear_work(self) -> None:
         """Listen for work from here on."""
-        await self.hear(self._work)
+        await self._hear(self._work)
 
     async def hear(self, channel: bytes) -> None:
         """Listen to a channel: once this returns, what is published is heard, or looked for in a second."""
-        if channel in self._heard or self._is_closed:
+        await self._hear((channel,))
+
+    async def _hear(self, channels: Iterable[bytes]) -> None:
+        if self._is_closed or self._heard.issuperset(channels):
             return
-        self._asked.add(channel)
-        if self._connection is not None:
-            self._connection.write(pack(("SUBSCRIBE", channel)))
-        elif self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._connect(), name="journal-redis-bells")
+        self._join([name for name in channels if name not in self._places and name not in self._strays])
         try:
             async with asyncio.timeout(BACKUP_SECONDS):
-                while channel not in self._heard and channel in self._asked:
-                    self._confirmed.clear()
-                    await self._confirmed.wait()
+                while not (self._heard | self._strays).issuperset(channels) and not self._is_closed:
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             pass
 
+    def _join(self, channels: Iterable[bytes]) -> None:
+        by_node: dict[Node, list[bytes]] = {}
+        for channel in channels:
+            node = self._wire.node_of(channel)
+            if node is None:
+                self._stray({channel})
+            else:
+                by_node.setdefault(node, []).append(channel)
+        for node, some in by_node.items():
+            ear = self._ears.get(node)
+            if ear is None or ear.is_lost:
+                ear = self._ears[node] = Ear(
+                    at_node(self._address, node),
+                    on_message=self.ring,
+                    on_heard=self._confirmed,
+                    on_strays=self._left,
+                )
+            self._places.update(dict.fromkeys(some, ear))
+            ear.join(some)
+
+    def _leave(self, channel: bytes) -> None:
+        self._heard.discard(channel)
+        self._strays.discard(channel)
+        ear = self._places.pop(channel, None)
+        if ear is not None:
+            ear.leave(channel)
+
+    def _confirmed(self, channel: bytes) -> None:
+        self._heard.add(channel)
+        # What was published before the server heard us is found by looking.
+        self.ring(channel)
+        self._changed.set()
+
+    # What is not heard any more
+
+    def _left(self, ear: Ear, channels: set[bytes]) -> None:
+        mine = {channel for channel in channels if self._places.get(channel) is ear}
+        for channel in mine:
+            del self._places[channel]
+        self._stray(mine)
+
+    def _stray(self, channels: set[bytes]) -> None:
+        self._heard -= channels
+        self._strays |= channels
+        for channel in channels:
+            self.ring(channel)
+        self._changed.set()
+        if channels and not self._is_closed and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._gather(), name="journal-redis-bells")
+
+    async def _gather(self) -> None:
+        while self._strays:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            try:
+                await self._wire.refresh()
+            except WorldError:
+                continue  # whoever asks for something is told why
+            strays, self._strays = self._strays, set()
+            self._join(strays)
+
+    # Ringing
+
     def ring(self, channel: bytes) -> None:
-        """The run has gone on."""
+        """The run has gone on, or there is work."""
+        if channel in self._work:
+            self.ring_work()
         for event in self._events.get(channel, ()):
             event.set()
 
@@ -100,63 +169,7 @@ class Bells:
         for channel in self._events:
             self.ring(channel)
         self.ring_work()
-        self._confirmed.set()
-
-    def _leave(self, channel: bytes) -> None:
-        self._asked.discard(channel)
-        self._heard.discard(channel)
-        if self._connection is not None:
-            self._connection.write(pack(("UNSUBSCRIBE", channel)))
-
-    async def _connect(self) -> None:
-        while not self._is_closed:
-            try:
-                async with asyncio.timeout(BACKUP_SECONDS * 5):
-                    greeting = await connect(at_node(self._address, next(self._nodes)))
-                self._use(greeting)
-                return
-            except (OSError, TimeoutError, WorldError):
-                # Everybody looks every second all the same, and what they do tells them why.
-                await asyncio.sleep(_PAUSE_SECONDS)
-
-    def _use(self, greeting: Greeting) -> None:
-        connection = greeting.connection
-        if connection is None or connection.is_lost:
-            raise ConnectionResetError("the server closed the connection")
-        greeting.then, greeting.lost = self._received, self._lost
-        self._connection = connection
-        if self._asked:
-            connection.write(pack(("SUBSCRIBE", *self._asked)))
-
-    def _received(self, message: Any) -> None:
-        if not isinstance(message, list):
-            return
-        kind, channel = message[0], message[1]
-        if kind == b"message":
-            if channel == self._work:
-                self.ring_work()
-            else:
-                self.ring(channel)
-        elif kind == b"subscribe" and channel in self._asked:
-            self._heard.add(channel)
-            self._confirmed.set()
-            # What was published before the server heard us is found by looking.
-            if channel == self._work:
-                self.ring_work()
-            else:
-                self.ring(channel)
-        elif kind == b"unsubscribe" and channel in self._asked:
-            # Left and joined again before the server answered: in order, so the joining is still to come.
-            self._heard.discard(channel)
-
-    def _lost(self, connection: Connection, error: Exception | None) -> None:
-        if connection is not self._connection:
-            return
-        self._connection = None
-        self._heard.clear()
-        self.ring_all()
-        if not self._is_closed:
-            self._task = asyncio.get_running_loop().create_task(self._connect(), name="journal-redis-bells")
+        self._changed.set()
 
     async def aclose(self) -> None:
         """Wake everyone, and let go."""
@@ -165,6 +178,6 @@ class Bells:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for ear in self._ears.values():
+            await ear.aclose()
+        self._ears.clear()

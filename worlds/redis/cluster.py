@@ -94,13 +94,17 @@ class ClusterLine(Wire):
 
     def _dispatch(self, call: Call) -> None:
         if call.key is not None:
-            node = self._owners[slot_of(call.key)]
+            node = self.node_of(call.key)
         else:
             node = next((node for node, line in self._lines.items() if line.is_up), self._owners[0])
         if node is None:
             self._stray(call)
         else:
             self._line(node).offer(call)
+
+    def node_of(self, key: bytes) -> Node | None:
+        """See `Wire.node_of`."""
+        return self._owners[slot_of(key)]
 
     def _line(self, node: Node) -> NodeLine:
         line = self._lines.get(node)
@@ -183,10 +187,7 @@ class ClusterLine(Wire):
                 return
 
     async def refresh(self) -> bool:
-        """Ask any node for the map; whether one answered. They are asked in no order: one that was away is behind.
-
-        Raises a `WorldError` where the only answers are refusals.
-        """
+        """See `Wire.refresh`. Nodes are asked in no order: one that was away is behind."""
         up = [line.node for line in self._lines.values() if line.is_up]
         random.shuffle(up)
         refusal: WorldError | None = None

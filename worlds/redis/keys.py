@@ -25,11 +25,10 @@ class Keys:
         self.prefix = prefix
         self.partitions = partitions
         space = f"{prefix}:{name}"
-        self.work = f"{space}:work".encode()
-        """The channel that says that an entry may have become claimable."""
         self.roster = f"{{{space}:roster}}".encode()
         self._tags = [f"{{{space}:p{n}}}".encode() for n in range(partitions)]
         self.indexes = [tag + b"x" for tag in self._tags]
+        """Their names are also the channels that say that an entry may have become claimable."""
         # A run that is worked on is asked for again and again.
         self.of_run = lru_cache(maxsize=10_000)(self._of_run)
 

@@ -9,17 +9,17 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from journal.core.errors import WorldError, WorldUnavailable
-from journal.core.ports import Unknown
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.calls import Call, Cut, as_it_is, ignored
-from journal.worlds.redis.connection import Connection, Greeting, Part, connect, pack
+from journal.worlds.redis.connection import Connection, Greeting, connect, pack
 from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.library import TEXT
 from journal.worlds.redis.refusals import ReplyError, is_missing_function, is_passing, is_replica, world_error
+from journal.worlds.redis.replicas import Replicas
+from journal.worlds.redis.slots import Node
 from journal.worlds.redis.wire import PATIENCE_SECONDS, Wire
 
 AGAIN_SECONDS = 0.05
@@ -34,10 +34,7 @@ class Line(Wire):
         self._connection: Connection | None = None
         self._sent: deque[Call] = deque()
         self._outbox: list[Call] = []
-        self._landed: list[tuple[Call, Any]] = []
-        """Batches that the server has, and its replicas perhaps not."""
-        self._is_write_sure = False
-        """Whether the write before the next WAIT was taken."""
+        self._replicas = Replicas(address.wait, patience_seconds=patience_seconds) if address.wait else None
         self._is_scheduled = False
         self._is_alone = False
         """Whether the last write was of one command: then the next goes out as it comes, and waits for no company."""
@@ -98,8 +95,8 @@ class Line(Wire):
             self._send(self._connection, calls)
 
     def _send(self, connection: Connection, calls: list[Call]) -> None:
-        if self._address.wait and any(call.cut is Cut.UNKNOWN for call in calls):
-            calls = [*calls, *self._wait_for_replicas(calls)]
+        if self._replicas is not None and any(call.cut is Cut.UNKNOWN for call in calls):
+            calls = [*calls, *self._replicas.behind(calls, self._touched(calls))]
         due = time.monotonic() + self._patience
         for call in calls:
             call.due = due
@@ -108,37 +105,17 @@ class Line(Wire):
         if self._watch is None:
             self._watch = self._loop.call_later(self._patience, self._look_after)
 
-    def _wait_for_replicas(self, calls: list[Call]) -> list[Call]:
-        """Behind the batches of one write. A write of its own comes first, since WAIT is about this connection's last
-        one, and a batch that is there already writes nothing."""
-        deadline = time.monotonic() + self._patience
-        milliseconds = int(self._patience * 500)
-        commands: list[tuple[tuple[Part, ...], Callable[[Any], Any]]] = [
-            (("HSET", self._touched(calls), "waited", ""), self._has_written),
-            (("WAIT", self._address.wait, milliseconds), self._waited),
-        ]
-        return [
-            Call(pack(parts), Cut.HERE, decode, ignored(self._loop.create_future()), deadline)
-            for parts, decode in commands
-        ]
-
     def _touched(self, calls: list[Call]) -> bytes:
-        """The key of the write before WAIT."""
+        """A key that this server has."""
         return meta_key(self._address.prefix)
 
-    def _has_written(self, _: Any) -> None:
-        self._is_write_sure = True
+    def node_of(self, key: bytes) -> Node | None:
+        """See `Wire.node_of`: all of it is here."""
+        return self._address.nodes[0]
 
-    def _waited(self, replicas: int) -> None:
-        landed, self._landed = self._landed, []
-        if not self._is_write_sure:
-            replicas = 0
-        self._is_write_sure = False
-        for call, answer in landed:
-            if replicas < self._address.wait:
-                answer = Unknown(f"{replicas} of {self._address.wait} replicas have it")
-            if not call.future.done():
-                call.future.set_result(answer)
+    async def refresh(self) -> bool:
+        """See `Wire.refresh`."""
+        return True
 
     # Replies
 
@@ -149,8 +126,8 @@ class Line(Wire):
         elif not call.future.done():
             try:
                 answer = call.decode(reply)
-                if self._address.wait and call.cut is Cut.UNKNOWN:
-                    self._landed.append((call, answer))
+                if self._replicas is not None and call.cut is Cut.UNKNOWN:
+                    self._replicas.keep(call, answer)
                 else:
                     call.future.set_result(answer)
             except Exception as error:  # noqa: BLE001 - the next replies have other callers
@@ -160,7 +137,11 @@ class Line(Wire):
 
     def _refused(self, call: Call, error: ReplyError) -> None:
         """Nothing was done. What may pass is offered again, as it is."""
-        if is_missing_function(error) and time.monotonic() < call.deadline:
+        if call.cut is Cut.HERE:
+            call.fail(world_error(error, self._world))
+            if self._replicas is not None:
+                self._replicas.refused(call)
+        elif is_missing_function(error) and time.monotonic() < call.deadline:
             load, future = pack(("FUNCTION", "LOAD", TEXT)), ignored(self._loop.create_future())
             self._outbox.append(Call(load, Cut.HERE, as_it_is, future, call.deadline))
             self._again(call)
@@ -168,9 +149,7 @@ class Line(Wire):
             self._loop.call_later(AGAIN_SECONDS, self._again, call)
         elif is_passing(error):
             call.unanswered(world_error(error, self._world))
-        elif call.decode == self._waited:
-            self._waited(0)
-        elif "already exists" not in str(error):
+        else:
             call.fail(world_error(error, self._world))
             if is_replica(error) and self._connection is not None:
                 # It was the primary once. Whoever is now may be found under the same name.
@@ -204,8 +183,8 @@ class Line(Wire):
         self._connection = None
         if error is not None:
             self._reason = f"the connection was lost: {error}"
-        sent, self._sent = [call for call, _ in self._landed] + list(self._sent), deque()
-        self._landed = []
+        landed = self._replicas.drop() if self._replicas is not None else []
+        sent, self._sent = [*landed, *self._sent], deque()
         again: list[Call] = []
         for call in sent:
             if call.cut is Cut.AGAIN and time.monotonic() < call.deadline:

@@ -66,7 +66,8 @@ class NodeLine(Line):
             self._task.cancel()
         if self._watch is not None:
             self._watch.cancel()
-        calls, self._outbox, self._sent = [*self._sent, *self._outbox], [], deque()
+        landed = self._replicas.drop() if self._replicas is not None else []
+        calls, self._outbox, self._sent = [*landed, *self._sent, *self._outbox], [], deque()
         for call in calls:
             call.fail(self._closed())
         connection, self._connection = self._connection, None

@@ -9,6 +9,7 @@ from journal.core.errors import WorldUnavailable
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.calls import Call, Cut, as_it_is, ignored
 from journal.worlds.redis.connection import Part, pack
+from journal.worlds.redis.slots import Node
 
 PATIENCE_SECONDS = 10.0
 """How long a command waits for a server that is away, and for an answer, before its caller is told."""
@@ -63,6 +64,14 @@ class Wire:
         """Send it where it belongs, now or soon."""
         raise NotImplementedError
 
+    def node_of(self, key: bytes) -> Node | None:
+        """Where a key is, or a channel, as far as is known."""
+        raise NotImplementedError
+
+    async def refresh(self) -> bool:
+        """Look again where keys are; whether anybody answered. Raises a `WorldError` where all refuse."""
+        raise NotImplementedError
+
     async def aclose(self) -> None:
         """Finish what was asked, within the bound; then let go."""
         raise NotImplementedError
@@ -70,7 +79,7 @@ class Wire:
     def _make(
         self, parts: tuple[Part, ...], cut: Cut, decode: Callable[[Any], Any], within: float | None
     ) -> Call:
-        deadline = time.monotonic() + (self._patience if within is None else within)
+        deadline = time.monotonic() + min(self._patience, self._patience if within is None else within)
         return Call(pack(parts), cut, decode, self._loop.create_future(), deadline, _key_of(parts))
 
     def _closed(self) -> WorldUnavailable:
@@ -81,7 +90,7 @@ class Wire:
         return WorldUnavailable(f"it does not answer: {reason}", world=self._world)
 
 
-_KEYLESS = frozenset({"TIME", "PUBLISH", "CLUSTER"})
+_KEYLESS = frozenset({"TIME"})
 
 
 def _key_of(parts: tuple[Part, ...]) -> bytes | None:

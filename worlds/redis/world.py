@@ -65,7 +65,7 @@ class RedisWorld:
         self._claiming = Claiming(wire, self._keys)
         self._sweep = Sweep(wire, self._keys)
         self._roster = Roster(wire, self._keys)
-        self._bells = Bells(address, self._keys.work)
+        self._bells = Bells(address, wire, self._keys.indexes)
         self._work_seen = 0
         self._is_open = True
 
@@ -140,7 +140,7 @@ class RedisWorld:
         claims, has_more = await self._claiming.claim(asked, self._at())
         if has_more and claims.claimed:
             # For whoever waits, and came too late for the first bell.
-            ignored(self._wire.call(("PUBLISH", self._keys.work, "")))
+            ignored(self._wire.call(("SPUBLISH", self._keys.indexes[0], "")))
         elif not has_more:
             self._work_seen = seen
         return claims

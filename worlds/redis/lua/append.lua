@@ -138,7 +138,7 @@ local function apply(H, X, run, event, e, seq)
     redis.call('ZADD', X, 0, 'c' .. sortable(e.time) .. run)
   end
   if not after.token and after.due and visible_at(after) ~= visible_at(before) then
-    redis.call('PUBLISH', X:match('^{(.*):p%d+}') .. ':work', '')
+    ring(X)
   end
 end
 
@@ -202,6 +202,6 @@ local function append(KEYS, A)
     local e = {A[8], A[9], A[10], time = time, now = now}
     apply(H, X, A[12], event, e, at > 0 and base + at or seq)
   end
-  redis.call('PUBLISH', R, '')
+  ring(R)
   return {0, first, seq, time}
 end

@@ -20,3 +20,8 @@ end
 local function later(now, seconds)
   return string.format('%.17g', now + tonumber(seconds))
 end
+
+-- Tell whoever listens. Everything is written by then, so that this must not fail; who waits looks now and then anyway.
+local function ring(channel)
+  redis.pcall('SPUBLISH', channel, '')
+end

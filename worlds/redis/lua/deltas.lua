@@ -19,7 +19,7 @@ local function publish(KEYS, A)
     redis.call('XADD', D, tip.head .. '-' .. sub, 'm', time .. ' ' .. A[i], 'b', A[i + 1])
   end
   redis.call('HSET', H, 'deltas', '1')
-  redis.call('PUBLISH', A[4], '')
+  ring(A[4])
   return 1
 end
 

@@ -23,7 +23,7 @@ local function bury(KEYS, A)
   redis.call('HSET', H, 'gone', A[3], 'log', A[4])
   redis.call('ZADD', X, 0, 'g' .. sortable(A[3]) .. run)
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
-  redis.call('PUBLISH', KEYS[2], '')
+  ring(KEYS[2])
   return 1
 end
 
