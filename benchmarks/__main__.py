@@ -13,7 +13,7 @@ from benchmarks.stores import STORES
 
 
 @click.command(help="Measure what durability costs, as ratios to the raw store on the same disk.")
-@click.argument("cases", nargs=-1, type=click.Choice(list(CASES)))
+@click.argument("cases", nargs=-1, type=click.Choice([*CASES, "all"]))
 @click.option(
     "--world",
     "worlds",
@@ -24,6 +24,12 @@ from benchmarks.stores import STORES
     help="The store to measure; may be given more than once. Servers come from wheels.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the ratios into this file (.svg).",
+)
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @click.option("--seconds", default=1.0, show_default=True, help="Length of one measuring window.")
 @click.option(
@@ -40,6 +46,7 @@ def main(
     cases: tuple[str, ...],
     worlds: tuple[str, ...],
     as_json: bool,
+    picture: Path | None,
     check: bool,
     seconds: float,
     rounds: int,
@@ -48,7 +55,8 @@ def main(
     """Run the cases on each store, each in a directory of its own that is removed again."""
     results: list[Result] = []
     for world in worlds:
-        names = [name for name in cases or BY_DEFAULT if world == "sqlite" or name not in ON_SQLITE]
+        wanted = tuple(CASES) if "all" in cases else cases or BY_DEFAULT
+        names = [name for name in wanted if world == "sqlite" or name not in ON_SQLITE]
         for name in names:
             with (
                 tempfile.TemporaryDirectory(prefix=".journal-bench-", dir=place) as directory,
@@ -60,6 +68,10 @@ def main(
                         print_json(result)
     if not as_json:
         print_table(results, place)
+    if picture is not None:
+        from benchmarks.plot import plot
+
+        plot(results, picture, place)
     missed = [result for result in results if not result.is_met]
     for result in missed:
         found = msgspec.json.encode(result).decode()

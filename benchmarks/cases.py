@@ -20,6 +20,8 @@ from benchmarks.report import Result
 from benchmarks.stores import Store
 
 RUNS_AT_ONCE = 50
+LONG_RUN = 100_000
+SNAPSHOT_SECONDS = 60.0
 WORK_SECONDS = 150e-6
 """About what a step computes between two commits."""
 
@@ -140,6 +142,41 @@ def latency(setting: Setting, store: Store) -> Iterator[Result]:
     yield Result("follow", store.world, half, "ms p50", "p99, ms", most)
 
 
+def length(setting: Setting, store: Store) -> Iterator[Result]:
+    """An append to a run of a hundred thousand records, against one to a short run: a step must not become dearer."""
+
+    async def measure() -> tuple[float, float]:
+        rates: list[float] = []
+        ratios: list[float] = []
+        async with door.holders(store.fresh_url(), 2) as (short, long):
+            await long.fill(LONG_RUN)
+            for _ in range(setting.rounds):
+                before = await door.append_rate([short], setting.seconds)
+                rates.append(await door.append_rate([long], setting.seconds))
+                ratios.append(rates[-1] / before)
+        return median(rates), median(ratios)
+
+    rate, ratio = asyncio.run(measure())
+    yield Result("length", store.world, rate, "appends/s", "a short run", ratio)
+
+
+def snapshot(setting: Setting, store: Store) -> Iterator[Result]:
+    """Fifty runs at once while somebody holds a snapshot open for a minute: the last quarter against the first."""
+    if store.hold_snapshot is None:
+        return
+    hold = store.hold_snapshot
+
+    async def measure() -> tuple[float, float]:
+        async with engine(store.fresh_url()) as opened:
+            await opened.rate(setting.seconds, RUNS_AT_ONCE)
+            with hold():
+                rates = [await opened.rate(SNAPSHOT_SECONDS / 4, RUNS_AT_ONCE) for _ in range(4)]
+        return rates[-1], rates[-1] / rates[0]
+
+    rate, ratio = asyncio.run(measure())
+    yield Result("snapshot", store.world, rate, "steps/s", "its first 15 s", ratio)
+
+
 def paced(setting: Setting, _: Store) -> Iterator[Result]:
     """The raw SQLite where its caller computes between commits, as every program does.
 
@@ -176,6 +213,8 @@ CASES: dict[str, Case] = {
     "door": door_one,
     "door_concurrent": door_many,
     "latency": latency,
+    "length": length,
+    "snapshot": snapshot,
     "peers_sequential": peers_sequential,
     "peers_concurrent": peers_concurrent,
     "paced": paced,
@@ -184,5 +223,5 @@ CASES: dict[str, Case] = {
 }
 ON_SQLITE = frozenset({"paced", "memory", "import"})
 """Those that are measured once, with the embedded default."""
-BY_DEFAULT = tuple(name for name in CASES if not name.startswith("peers_"))
-"""The peers need the extra `bench`, and take their time."""
+BY_DEFAULT = tuple(name for name in CASES if not name.startswith("peers_") and name != "snapshot")
+"""The peers need the extra `bench`, and they and the snapshot take their time: `python -m benchmarks all`."""

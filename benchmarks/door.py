@@ -39,6 +39,20 @@ class Holder:
             raise TypeError(f"the door answered {answer}")
         self._prev = batch.id
 
+    async def fill(self, count: int, *, at_once: int = 500) -> None:
+        """So many more records, many a batch."""
+        run = self._claim.run
+        for _ in range(count // at_once):
+            records = tuple(
+                seal(run, CallOutcome(status="ok", value=VALUE), turn="start", key=f"fill#{number}")
+                for number in range(at_once)
+            )
+            batch = Batch(run, self._ids.next(), Held(self._claim, self._prev), records)
+            answer = await self._world.append(batch)
+            if not isinstance(answer, Committed):
+                raise TypeError(f"the door answered {answer}")
+            self._prev = batch.id
+
     async def append_for(self, seconds: float) -> int:
         """How many batches were answered within `seconds`."""
         begun, first = perf_counter(), self._count

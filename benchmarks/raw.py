@@ -6,6 +6,8 @@ mode with synchronous=FULL, Postgres as installed, Redis with appendfsync always
 
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Self
@@ -122,3 +124,14 @@ def create_database(url: str, name: str) -> None:
 
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+
+
+@contextmanager
+def open_snapshot(url: str) -> Iterator[None]:
+    """A transaction that sees the database as it is now, and so keeps vacuum from its work."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("begin isolation level repeatable read")
+        connection.execute("select count(*) from pg_class")
+        yield

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.raw import RawPostgres, RawRedis, RawSqlite, create_database
+from benchmarks.raw import RawPostgres, RawRedis, RawSqlite, create_database, open_snapshot
 
 
 class Raw(AbstractContextManager["Raw"], Protocol):
@@ -25,6 +25,9 @@ Peers = Callable[[int, Path], dict[str, str]]
 
 class Store:
     """A store under measurement."""
+
+    hold_snapshot: Callable[[], AbstractContextManager[object]] | None = None
+    """Keeps what the store holds now from being cleaned up, where there is such a thing."""
 
     def __init__(self, world: str, fresh: Callable[[int], str], raw: Callable[[], Raw], peers: Peers) -> None:
         self.world = world
@@ -69,7 +72,9 @@ def postgres(_: Path) -> Iterator[Store]:
                 found[name] = f"{url.rpartition('/')[0]}/{database}"
             return found
 
-        yield Store("postgres", lambda n: f"{url}?schema=bench_{n}", lambda: RawPostgres(url), peers)
+        store = Store("postgres", lambda n: f"{url}?schema=bench_{n}", lambda: RawPostgres(url), peers)
+        store.hold_snapshot = lambda: open_snapshot(url)
+        yield store
 
 
 @contextmanager

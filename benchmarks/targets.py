@@ -57,6 +57,10 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("wake", "redis", ""): Target("value", at_most=5.0),
     ("follow", "postgres", ""): Target("value", at_most=3.0),
     ("follow", "redis", ""): Target("value", at_most=3.0),
+    ("length", "sqlite", ""): Target("ratio", at_least=0.8),
+    ("length", "postgres", ""): Target("ratio", at_least=0.8),
+    ("length", "redis", ""): Target("ratio", at_least=0.8),
+    ("snapshot", "postgres", ""): Target("ratio", at_least=0.8),
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
     ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }
