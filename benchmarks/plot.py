@@ -1,4 +1,4 @@
-"""The picture beside the table: our rate as a multiple of each peer's, and of the raw store. Needs matplotlib (extra `bench`)."""
+"""The picture beside the table: our rate as a multiple of the others'. Needs matplotlib (extra `bench`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ def plot(results: Sequence[Result], path: Path, place: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
     shown = [r for r in results if r.name in ("sequential", "concurrent") and r.ratio is not None]
     labels = [f"{r.world}, {'50 runs' if r.name == 'concurrent' else '1 run'} vs {r.versus}" for r in shown]
-    figure, axes = pyplot.subplots(figsize=(9, 0.4 * len(shown) + 1.6))
+    figure, axes = plt.subplots(figsize=(9, 0.4 * len(shown) + 1.6))
     bars = axes.barh(
         labels,
         [r.ratio or 0.0 for r in shown],
