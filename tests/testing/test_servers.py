@@ -16,13 +16,15 @@ import pytest
 from redis import Redis, RedisCluster
 from redis.crc import key_slot
 
+from journal.testing import servers
 from journal.testing.cluster import start_cluster
 from journal.testing.servers import Server, postgres_url, start_postgres, start_valkey
 
 OWNER = """
 import os, sys, time
-from journal.testing.servers import start_postgres, start_valkey
+from journal.testing.servers import postgres_programs, start_postgres, start_valkey
 if len(sys.argv) > 2:
+    postgres_programs()  # while the wheel can be found
     os.setgroups([])
     os.setgid(int(sys.argv[3]))
     os.setuid(int(sys.argv[2]))
@@ -91,6 +93,20 @@ def test_a_plain_user_can_start_them() -> None:
             owner.kill()
             owner.communicate()
         wait_until_dead(pid)
+
+
+def test_root_may_keep_the_wheel_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment in a private directory, say root's home: then `nobody` runs a copy."""
+    monkeypatch.setattr(servers, "_is_open_to_all", lambda path: path == Path(tempfile.gettempdir()))
+    servers.postgres_programs.cache_clear()
+    try:
+        programs = servers.postgres_programs()
+        if os.geteuid() == 0:
+            assert programs.is_relative_to(tempfile.gettempdir())
+        with start_postgres() as server, psycopg.connect(postgres_url(server)) as connection:
+            assert connection.execute("select 1").fetchone() == (1,)
+    finally:
+        servers.postgres_programs.cache_clear()
 
 
 def test_postgres_listens_on_tcp_and_on_a_socket_and_keeps_its_data() -> None:
