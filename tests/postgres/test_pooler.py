@@ -6,6 +6,7 @@ A real PgBouncer where one is installed; the statements of that way are tried on
 import getpass
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -43,16 +44,14 @@ logfile = {log}
 
 
 @pytest.fixture(scope="module")
-def bouncer(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bouncer(postgres_server: str) -> Iterator[str]:
     """URL of a PgBouncer before the shared server."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip("pgbouncer is not installed")
-    folder = tmp_path_factory.mktemp("bouncer")
+    folder = Path(tempfile.mkdtemp(prefix="bouncer-"))  # pytest's own are closed to `nobody`
     is_root = getpass.getuser() == "root"
     if is_root:
-        folder.parent.chmod(0o755)
-        folder.parent.parent.chmod(0o755)
         shutil.chown(folder, "nobody")
     known = psycopg.conninfo.conninfo_to_dict(postgres_server)
     server = " ".join(f"{name}={known[name]}" for name in ("host", "port", "user", "dbname"))
@@ -77,6 +76,7 @@ def bouncer(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> I
     finally:
         process.terminate()
         process.wait()
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["bouncer", "postgres_server"])
