@@ -18,7 +18,7 @@ from journal.worlds.postgres.connection import connect_patiently
 from journal.worlds.postgres.statements import statements
 from journal.worlds.postgres.wire import Wire
 
-RING_SECONDS = 0.005
+RING_SECONDS = 0.002
 """How long hints about runs are collected; followers are promised 50 ms."""
 WORK_SECONDS = 0.001
 """The same where an entry may have become claimable: somebody waits to begin."""
