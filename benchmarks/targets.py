@@ -5,8 +5,8 @@ so they must beat one-row commits. Memory and import time are promises to whoeve
 
 On SQLite 0.55 and 2.5 hold where a raw commit takes 350 µs and more, and are missed on a quicker disk (0.43 and 1.6
 to 1.8 at 210 µs a commit). That is time in Python: a step computes 150 µs and more besides its commit, and of fifty at
-once each takes 75 to 95 µs of the one event loop. The disk is not the bound: case `paced` is the raw store with a caller
-that computes as long.
+once each takes 75 to 95 µs of the one event loop. The disk is not the bound: case `paced` is the raw store with a
+caller that computes as long.
 """
 
 from typing import Literal
