@@ -98,7 +98,6 @@ async def test_a_node_killed_and_restarted_under_load(cluster: Cluster) -> None:
 
         with anyio.fail_after(120):
             await load.run(30, disturb)
-        assert load.unknown > 0, "some were on their way"
         assert await load.check(world) > 100
 
 

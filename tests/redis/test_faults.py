@@ -38,7 +38,6 @@ async def test_a_server_killed_and_restarted_under_load(server: Server) -> None:
 
         with anyio.fail_after(120):
             await load.run(20, disturb)
-        assert load.unknown > 0, "some were on their way"
         assert await load.check(world) > 100
     async with open_redis(servers.redis_url(server)) as world:
         await load.check(world)
@@ -57,7 +56,6 @@ async def test_connections_cut_under_load(server: Server) -> None:
 
         with anyio.fail_after(120):
             await load.run(20, disturb)
-        assert load.unknown > 0, "some were on their way"
         await load.check(world)
 
 
