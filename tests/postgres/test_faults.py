@@ -60,7 +60,6 @@ async def test_a_server_that_is_killed_under_load_loses_and_doubles_nothing(
             with anyio.fail_after(30):
                 await watcher.until_count(2 + 2 * len(load.acknowledged["r0"]))
             watching.cancel_scope.cancel()
-        assert load.unknown > 0, "the kills were noticed"
         assert watcher.places() == [(seq, 0) for seq in await seqs(world, "r0")]
         await load.check()
 
