@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         WorldError,
     )
     from journal.core.failures import register_error
-    from journal.core.ports import RunInfo, RunQuery
+    from journal.core.ports import AgentStats, RunInfo, RunQuery, WorkerInfo
     from journal.engine.agent import Agent
     from journal.engine.handle import Event, Handle
     from journal.engine.journal import Journal
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "AgentStats",
     "CallError",
     "CallTimeout",
     "CannotTell",
@@ -69,6 +70,7 @@ __all__ = [
     "UsageError",
     "ValueLost",
     "Worker",
+    "WorkerInfo",
     "WorldError",
     "io",
     "never",
@@ -98,7 +100,7 @@ _HOMES = {
         "WorldError",
     ),
     "journal.core.failures": ("register_error",),
-    "journal.core.ports": ("RunInfo", "RunQuery"),
+    "journal.core.ports": ("AgentStats", "RunInfo", "RunQuery", "WorkerInfo"),
     "journal.engine.agent": ("Agent",),
     "journal.engine.handle": ("Event", "Handle"),
     "journal.engine.journal": ("Journal",),

@@ -16,7 +16,7 @@
         ├── CorruptRecord · UnknownRecordType · RecordTooNew
 
     ControlFlow (BaseException, only inside a handler: harnesses swallow Exception)
-    ├── Diverged · ClaimLost · HandlerAborted
+    ├── Diverged · ClaimLost · LogUnreadable · HandlerAborted
 
 Errors carry fields; the message is made of them and says what to do next.
 One long file on purpose: a tree is read whole.

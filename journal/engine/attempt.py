@@ -25,22 +25,16 @@ from journal.core.errors import (
     LogUnreadable,
 )
 from journal.core.failures import describe
-from journal.core.ids import new_batch_id
 from journal.core.ports import (
-    Batch,
     Block,
     Drain,
     Finish,
-    Keyed,
     QueueChange,
     Release,
-    Unknown,
 )
 from journal.core.records import (
     BlobRef,
     Body,
-    CallEvidence,
-    CallOutcome,
     ErrorInfo,
     TurnBlocked,
     TurnFinished,
@@ -340,34 +334,6 @@ class Attempt:
             damage = CorruptRecord(run_id=run, seq=seq, reason=reason)
             raise LogUnreadable(run_id=run, cause=damage) from error
         return data
-
-    async def leave_evidence(self, key: str, outcome: CallOutcome, blob: Blob | None) -> None:
-        """Append a result that came too late, from outside the claim; best effort, it decides nothing here."""
-        holding = self.holding
-        body = CallEvidence(outcome=outcome, epoch=holding.claim.epoch, nonce=self.nonce)
-        record = seal(holding.run, body, turn=self.turn_id, key=key)
-        author = Keyed(
-            f"evidence:{holding.claim.epoch}:{holding.claim.token.hex()}:{key}", values.digest(record.body)
-        )
-        batch = Batch(holding.run, new_batch_id(), author, (record,), blobs=(blob,) if blob else ())
-        # In a task of its own: losing the claim cancels the handler's, and may do so while we wait for the store.
-        offering = asyncio.get_running_loop().create_task(self._offer_evidence(batch, key))
-        while not offering.done():
-            try:
-                await asyncio.shield(offering)
-            except asyncio.CancelledError:
-                continue  # whoever called us stops the handler anyway
-
-    async def _offer_evidence(self, batch: Batch, key: str) -> None:
-        for _ in range(5):
-            try:
-                answer = await self.holding.world.append(batch)
-            except Exception as error:  # noqa: BLE001 - the claim is lost already; this is a courtesy
-                self.log.warning("evidence not kept", call=key, error=type(error).__qualname__)
-                return
-            if not isinstance(answer, Unknown):
-                return
-            await asyncio.sleep(0.05)
 
     async def _read_foreign(self, after: int, upto: int) -> None:
         for record in await self.holding.world.read(self.holding.run, after=after, limit=upto - after):

@@ -27,6 +27,7 @@ from journal.core.failures import describe
 from journal.core.ports import Progress
 from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Policy, Value
 from journal.engine.context import CallContext, in_call
+from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide
 from journal.tools.io import current_call
@@ -350,5 +351,5 @@ async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Bl
     except (ClaimLost, asyncio.CancelledError):
         # Losing the claim cancels the handler, and which of the two is heard first is chance.
         if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
-            await attempt.leave_evidence(call.key, outcome, blob)
+            await leave_evidence(attempt, call.key, outcome, blob)
         raise

@@ -2,7 +2,8 @@
 
 A server belongs to the process that started it: the kernel ends it when its starter dies, however that dies, and
 what it left in the temporary directory is removed by the next start. Listens on 127.0.0.1 and, Postgres, on a socket
-in its directory. Extra: `servers`. Linux only. Next: `cluster.py`, `proxy.py`.
+in its directory. Extra: `servers`. Linux only. Both kinds stand in one file, since they share all but how they are
+called. Next: `cluster.py`, `proxy.py`.
 """
 
 import atexit

@@ -72,7 +72,7 @@ def test_a_sqlite_url_names_a_file(url: str) -> None:
             "postgresql://host/db?password=secret&sslmode=require",
             "postgresql://host/db?password=***&sslmode=require",
         ),
-        ("sqlite:/home/me@work/x.db", "sqlite:/home/me@work/x.db"),
+        ("sqlite:/srv/a@b/x.db", "sqlite:/srv/a@b/x.db"),
         ("memory:name", "memory:name"),
     ],
 )
