@@ -57,7 +57,8 @@ def test_no_statement_reads_a_table_from_end_to_end(name: str) -> None:
     scans = [
         step
         for step in plan
-        if step.startswith("SCAN") and "json_each" not in step and "CONSTANT" not in step
+        # Of an array, of a constant, of the rows that are bound: not of a table.
+        if step.startswith("SCAN") and not re.search("json_each|CONSTANT|subquery", step)
     ]
     assert not scans, plan
     # `count_runs` counts what there is, when somebody asks for it.

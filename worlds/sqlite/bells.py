@@ -68,12 +68,16 @@ class Bells:
 
     def ring(self, changes: Changes) -> None:
         """This world wrote that."""
-        if self._events:
-            for run in changes.runs:
-                for event in self._events.get(run, ()):
-                    event.set()
+        for run in changes.runs:
+            self.ring_run(run)
         if changes.has_work:
             self.ring_work()
+
+    def ring_run(self, run: str) -> None:
+        """This world appended to that run."""
+        if run in self._events:
+            for event in self._events[run]:
+                event.set()
 
     def ring_work(self) -> None:
         """An entry may have become claimable."""

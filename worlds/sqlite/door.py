@@ -2,12 +2,14 @@
 
 A batch is decided by what `journal.worlds.door` says, from one look at its run. What was seen of a run stays known
 for as long as nobody else has committed to the file, so that a run that is worked on is not looked up for every batch.
-Records wait until the group is complete, and go in by one statement. Next: `entry.py` (turns and the queue entry).
+Records wait until the group is complete, and go in by one statement. Bytes are bound as bytearrays: Python's module
+takes those as they are, and of every `bytes` asks whether somebody has registered an adapter: a microsecond each.
+Next: `entry.py` (turns and the queue entry).
 """
 
 import sqlite3
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain
 from typing import Any
 from zlib import crc32
 
@@ -25,33 +27,61 @@ KNOWN_RUNS = 10_000
 _LOOK = SQL["look"]
 _ADD_RECORD = SQL["add_record"]
 _NOWHERE = Sight(exists=False)
+_COLUMNS = 10
+"""Of a record whose values are not encrypted: to bind a null takes as long as to bind five values."""
+_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class NeedsTransaction(Exception):
-    """What was offered cannot be written by one statement."""
+@lru_cache(maxsize=256)
+def _for_rows(statement: str, count: int) -> str:
+    """A statement that names one row, for so many at once."""
+    head, row, tail = SQL[statement].partition(_ROW)
+    return f"{head}{', '.join([row] * count)}{tail}"
 
 
-@lru_cache(maxsize=64)
-def _add_records(count: int) -> str:
-    """`add_record` for so many rows at once."""
-    head, _, row = _ADD_RECORD.partition("values")
-    return f"{head}values {', '.join([row.strip()] * count)}"
+def _is_plain_next(batch: Batch, known: Known) -> bool:
+    """Whether the batch is the holder's next one, right behind the one before, and brings nothing but records.
 
-
-def _follows(batch: Batch, author: Held, known: Known) -> bool:
-    """Whether the batch is the holder's next one, right behind the one before: then nothing speaks against it.
-
-    It cannot have landed already, since what lies behind its `prev_batch` would be it.
+    Nothing speaks against it, and it cannot have landed already: what lies behind its `prev_batch` would be it.
     """
+    author, event = batch.author, batch.queue
+    if type(author) is not Held or not batch.records:
+        return False
     claim = author.claim
     return (
         author.prev_batch is not None
         and author.prev_batch == known.batch
-        and batch.id != known.last_batch
         and claim.token == known.token
         and claim.epoch == known.epoch
+        and batch.id != known.last_batch
         and batch.at_head is None
+        and not batch.blobs
+        # Progress comes with every outcome, and mostly changes nothing.
+        and (event is None or (type(event) is Progress and known.takeovers == 0))
     )
+
+
+def _rows_of(batch: Batch, known: Known, now: float) -> tuple[Committed, list[Any]] | None:
+    """The answer to a batch whose records go in behind the head, and their values, row after row; None: encrypted."""
+    rid, seq, epoch, batch_id = known.rid, known.head, known.epoch, bytearray(batch.id)
+    values: list[Any] = []
+    for record in batch.records:
+        if record.key_id is not None:
+            return None
+        seq += 1
+        values += (
+            rid,
+            seq,
+            now,
+            epoch,
+            batch_id,
+            record.type,
+            record.turn,
+            record.key,
+            bytearray(record.body),
+            record.checksum,
+        )
+    return Committed(known.head + 1, seq, now), values
 
 
 class Changes:
@@ -74,7 +104,7 @@ class Door:
         self.now = 0.0
         self.changes = Changes()
         self._records: list[tuple[Any, ...]] = []
-        self._is_staging = False
+        self._staged: list[Any] = []
         self._known: dict[str, Known] = {}
         self.use(connection)
 
@@ -97,36 +127,51 @@ class Door:
         """Somebody else has committed, or our own transaction has not: what was known of any run may be wrong."""
         self._known.clear()
 
-    def appends_only(self, batch: Batch) -> bool:
-        """Whether it is a holder's batch of a known run that brings records and changes nothing else."""
-        known = self._known.get(batch.run)
-        if known is None or known.gone_until is not None or not batch.records or batch.blobs:
-            return False
-        event = batch.queue
-        is_still = event is None or (isinstance(event, Progress) and known.takeovers == 0)
-        return is_still and isinstance(batch.author, Held)
+    def append_next(self, batch: Batch) -> Committed | None:
+        """Write a holder's next batch if it is only records, by one statement that commits itself. None: it takes more.
 
-    def stage(self, batches: list[Batch]) -> list[Answer]:
-        """Answer batches that append only; their records wait for `write_staged`.
-
-        Raises `NeedsTransaction` where one of them takes more than that.
+        What is known of the run need not be so any more: the statement looks at the claim, and the index refuses a seq
+        that is taken.
         """
-        self._is_staging = True
-        try:
-            return [self.append(batch) for batch in batches]
-        finally:
-            self._is_staging = False
+        known = self._known.get(batch.run)
+        if known is None or not _is_plain_next(batch, known):
+            return None
+        rows = _rows_of(batch, known, self.clock.time())
+        if rows is None:
+            return None
+        answer, values = rows
+        claim = batch.author.claim  # type: ignore[union-attr]  # a holder's: `_is_plain_next`
+        values += (known.rid, claim.epoch, bytearray(claim.token))
+        if self._execute(_for_rows("add_next", len(batch.records)), values).rowcount != len(batch.records):
+            return None
+        known.head, known.batch = answer.last, batch.id
+        return answer
+
+    def stage(self, batches: Iterable[Batch]) -> list[Answer] | None:
+        """Answer batches like that, whose rows then wait for `write_staged`; None: one of them takes more.
+
+        What is known of their runs must be so.
+        """
+        now, answers, staged = self.now, list[Answer](), list[Any]()
+        for batch in batches:
+            known = self._known.get(batch.run)
+            rows = _rows_of(batch, known, now) if known is not None and _is_plain_next(batch, known) else None
+            if known is None or rows is None:
+                return None
+            answer, values = rows
+            answers.append(answer)
+            staged += values
+            known.head, known.batch = answer.last, batch.id
+            self.changes.runs.add(batch.run)
+        self._staged = staged
+        return answers
 
     def write_staged(self) -> None:
-        """Write the records that wait by one statement, which commits itself."""
-        if self._records:
-            self._execute(_add_records(len(self._records)), list(chain.from_iterable(self._records)))
-            self._records.clear()
+        """Write what waits by one statement, which commits itself."""
+        self._execute(_for_rows("add_plain", len(self._staged) // _COLUMNS), self._staged)
 
     def flush(self) -> None:
         """Write the records that wait."""
-        if self._is_staging:
-            raise NeedsTransaction
         if self._records:
             self.connection.executemany(_ADD_RECORD, self._records)
             self._records.clear()
@@ -163,8 +208,6 @@ class Door:
         landed = key = key_digest = None
         has_prev = True
         if isinstance(author, Held):
-            if _follows(batch, author, known):
-                return self._write(batch, batch.records, known)
             landed, has_prev = self._trace(known, batch.id, author.prev_batch)
         else:
             # An author from outside is known by its key; its batch id says nothing more.
@@ -231,7 +274,7 @@ class Door:
         return self._write(batch, (create.record, *batch.records), known)
 
     def _write(self, batch: Batch, new: tuple[NewRecord, ...], known: Known) -> Committed:
-        now, rid, head, batch_id = self.now, known.rid, known.head, batch.id
+        now, rid, head, batch_id = self.now, known.rid, known.head, bytearray(batch.id)
         author = batch.author
         epoch = author.claim.epoch if isinstance(author, Held) else 0
         self.changes.runs.add(batch.run)
@@ -247,20 +290,20 @@ class Door:
                 record.key,
                 epoch,
                 batch_id,
-                record.body,
+                bytearray(record.body),
                 record.checksum,
                 record.key_id,
             )
             self._records.append(values)
         answer = Committed(head + 1, seq, now)
         if new:
-            known.head, known.batch = seq, batch_id
+            known.head, known.batch = seq, batch.id
         if not isinstance(author, Held):
             self._execute(SQL["add_key"], (rid, author.key, author.digest, head + 1, seq, now))
         elif not new:
             # The run's row stands in for a record that carries the id.
             self._execute(SQL["note_batch"], (batch_id, head, now, rid))
-            known.last_batch, known.last_head, known.last_time = batch_id, head, now
+            known.last_batch, known.last_head, known.last_time = batch.id, head, now
         for blob in batch.blobs:
             self._execute(SQL["add_blob"], (rid, blob.id, crc32(blob.data), blob.data))
         event = batch.queue

@@ -43,6 +43,17 @@ delete from keys where rid = ?;
 insert into records (rid, seq, time, type, turn, key, epoch, batch, body, checksum, key_id)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: add_plain
+-- As `add_record`, for values that are not encrypted.
+insert into records (rid, seq, time, epoch, batch, type, turn, key, body, checksum)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: add_next
+-- The same by a holder that has not looked: nothing goes in unless the claim still holds.
+insert into records (rid, seq, time, epoch, batch, type, turn, key, body, checksum)
+select * from (values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+where exists (select 1 from runs where rid = ? and epoch = ? and token = ?);
+
 -- name: add_key
 insert into keys (rid, key, digest, first, last, time) values (?, ?, ?, ?, ?, ?);
 

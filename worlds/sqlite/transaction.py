@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from journal.core.errors import InvalidValue, JournalError, WorldError
+from journal.core.ports import Batch, Committed
 from journal.worlds.sqlite.connection import BUSY, CONTENT, DAMAGE, StoreFile, primary_code, world_error
-from journal.worlds.sqlite.door import Changes, Door, NeedsTransaction
+from journal.worlds.sqlite.door import Changes, Door
 from journal.worlds.sqlite.locks import Turnstile
 
 POLL_SECONDS = 0.002
@@ -87,6 +88,31 @@ class Transactor:
         self._version: int | None = None
         self._is_lazy = False
         self._is_broken = False
+
+    def try_append(self, batch: Batch) -> Committed | None:
+        """Commit a holder's next batch if that takes one statement and no waiting.
+
+        None: it takes more, or the store failed. Then it is to be offered again like any other: should it have landed
+        all the same, the door recognizes it.
+        """
+        if self._is_broken or self._is_lazy:
+            return None
+        turnstile = self._turnstile
+        try:
+            if not turnstile.try_enter():
+                return None
+            try:
+                self._file.check(self.door.connection)
+                return self.door.append_next(batch)
+            finally:
+                turnstile.leave()
+        except sqlite3.Error as error:
+            if primary_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+                self._roll_back(error, is_committing=True)
+        except Exception:  # noqa: BLE001, S110 - whoever offers it again is told
+            pass
+        self.door.forget()
+        return None
 
     def try_commit(self, member: Member) -> Landing | None:
         """Commit that one if it can be done without waiting for anybody, else None: nothing happened."""
@@ -198,16 +224,16 @@ class Transactor:
         What was seen of the runs still holds without `begin`: all who write come through the turnstile.
         """
         door = self.door
-        if not all(m.is_batch and door.appends_only(m.argument) for m in members):
+        if not all(member.is_batch for member in members):
             return False
         door.begin()
         try:
-            answers = door.stage([m.argument for m in members])
+            answers = door.stage([member.argument for member in members])
+            if answers is None:
+                door.forget()
+                return False
             under_way()
             door.write_staged()
-        except NeedsTransaction:
-            door.forget()
-            return False
         except sqlite3.Error as error:
             if primary_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
                 self._roll_back(error, is_committing=True)

@@ -32,7 +32,6 @@ from journal.core.ports import (
     SweepPolicy,
     TurnInfo,
     WorkerInfo,
-    batch_bytes,
     parse_offset,
 )
 from journal.core.records import Record
@@ -90,7 +89,6 @@ class SqliteWorld:
         self._reads = connect(path, busy_seconds=INLINE_BUSY_SECONDS)
         self._spare: list[sqlite3.Connection] = []
         door = transactor.door
-        self._door = door
         self._search = Search(namespace, clock, holder)
         self._taking = Taking(door, self._search, holder)
         self._publishing = Publishing(door)
@@ -100,7 +98,12 @@ class SqliteWorld:
         self._bells = Bells(look_around_with(transactor, self._file, lambda: writer.is_busy))
         self._bells.read_signs = _signs_reader(self._reads, namespace)
         self._bells.find_dead = _dead_finder(self._reads, self._search)
-        writer = Writer(transactor, busy_seconds=busy_seconds, on_change=self._bells.ring)
+        writer = Writer(
+            transactor,
+            busy_seconds=busy_seconds,
+            on_change=self._bells.ring,
+            on_append=self._bells.ring_run,
+        )
         self._writer = writer
         self._holder = holder
         self._work_seen = 0
@@ -112,9 +115,7 @@ class SqliteWorld:
 
     def append(self, batch: Batch) -> "asyncio.Future[Answer]":
         """See `Log.append`."""
-        return self._writer.submit(
-            self._door.append, batch, rows=len(batch.records) + 1, size=batch_bytes(batch), is_batch=True
-        )
+        return self._writer.append(batch)
 
     async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
         """See `Log.read`. In short pieces, between which the event loop turns."""

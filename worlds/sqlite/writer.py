@@ -16,7 +16,7 @@ from typing import Any
 from anyio import to_thread
 
 from journal.core.errors import WorldBusy, WorldError, WorldUnavailable
-from journal.core.ports import Unknown
+from journal.core.ports import Answer, Batch, Committed, Unknown, batch_bytes
 from journal.worlds.sqlite.door import Changes
 from journal.worlds.sqlite.transaction import Landing, Member, Transactor, Unsure
 
@@ -65,10 +65,12 @@ class Writer:
         *,
         busy_seconds: float,
         on_change: Callable[[Changes], None],
+        on_append: Callable[[str], None],
     ) -> None:
         self._transactor = transactor
         self._busy_seconds = busy_seconds
         self._on_change = on_change
+        self._on_append = on_append
         self._loop = asyncio.get_running_loop()
         self._pending: deque[Member] = deque()
         self._is_scheduled = False
@@ -91,6 +93,36 @@ class Writer:
         """Whether the connection belongs to the writer thread at this moment."""
         return self._job is not None
 
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        """Offer `batch` to the door: on the spot if that is quicker than waiting, else in the next group."""
+        if (
+            self._is_alone
+            and self._last_seconds < INLINE_SECONDS
+            and not (self._is_delivering or self._pending or self._job or self._is_closed)
+        ):
+            started = time.perf_counter()
+            answer = self._transactor.try_append(batch)
+            if answer is not None:
+                ended = time.perf_counter()
+                self._last_seconds = ended - started
+                future: asyncio.Future[Answer] = self._loop.create_future()
+                # Now and then an answer takes its way through the loop: appends that never suspend would starve
+                # every other task.
+                if ended - self._turned_at < TURN_SECONDS:
+                    future.set_result(answer)
+                    self._on_append(batch.run)
+                else:
+                    self._is_delivering = True
+                    self._loop.call_soon(self._answer_alone, future, batch.run, answer)
+                return future
+        return self.submit(
+            self._transactor.door.append,
+            batch,
+            rows=len(batch.records) + 1,
+            size=batch_bytes(batch),
+            is_batch=True,
+        )
+
     def submit(
         self,
         apply: Callable[[Any], Any],
@@ -109,17 +141,6 @@ class Writer:
             )
             return future
         member = Member(apply, argument, future, rows, size, is_batch, is_lazy)
-        if self._is_alone and not (self._is_delivering or self._pending or self._job):
-            landing = self._try_commit(member)
-            if landing is not None:
-                # Now and then an answer takes its way through the loop: appends that never suspend would starve
-                # every other task.
-                if time.perf_counter() - self._turned_at < TURN_SECONDS:
-                    self._deliver([member], landing)
-                    return future
-                self._is_delivering = True
-                self._loop.call_soon(self._deliver_alone, member, landing)
-                return future
         self._pending.append(member)
         if not self._is_scheduled and self._job is None:
             self._is_scheduled = True
@@ -150,10 +171,12 @@ class Writer:
             self._last_seconds = time.perf_counter() - started
         return landing
 
-    def _deliver_alone(self, member: Member, landing: Landing) -> None:
+    def _answer_alone(self, future: asyncio.Future[Answer], run: str, answer: Committed) -> None:
         self._is_delivering = False
         self._turned_at = time.perf_counter()
-        self._deliver([member], landing)
+        if not future.done():  # its awaiter was cancelled; the batch stands all the same
+            future.set_result(answer)
+        self._on_append(run)
 
     def _take_group(self) -> list[Member]:
         pending = self._pending

@@ -1,0 +1,150 @@
+"""A holder that is alone appends on the spot, without a look at its run: the statement itself must see what changed."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from journal.core.codec import checksum
+from journal.core.ports import Close, Committed, Duplicate, StaleClaim
+from journal.worlds.contract.harness import Holder, begin, claim_all, close, hold, seqs, signal
+from journal.worlds.sqlite import SqliteWorld, open_sqlite
+from journal.worlds.sqlite.transaction import Transactor
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def world(url: str) -> AsyncIterator[SqliteWorld]:
+    async with open_sqlite(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other(url: str, world: SqliteWorld) -> AsyncIterator[SqliteWorld]:
+    """The same file, as another process has it."""
+    async with open_sqlite(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def holder(world: SqliteWorld) -> Holder:
+    """Has appended and is alone, so that its next batch goes in on the spot."""
+    await begin(world, "run")
+    holder = await hold(world, "run", lease_seconds=0.001)
+    await holder.start()
+    await holder.record()
+    world._writer._last_seconds = 0.0
+    assert world._writer._is_alone
+    return holder
+
+
+@pytest.fixture
+def on_the_spot(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What each try to append on the spot came to."""
+    seen: list[object] = []
+    plain = Transactor.try_append
+
+    def try_append(self: Transactor, batch: object) -> Committed | None:
+        seen.append(answer := plain(self, batch))  # type: ignore[arg-type]
+        return answer
+
+    monkeypatch.setattr(Transactor, "try_append", try_append)
+    return seen
+
+
+async def test_the_next_batch_of_a_lone_holder_is_durable_on_the_spot(
+    holder: Holder, other: SqliteWorld, on_the_spot: list[object]
+) -> None:
+    answer = await holder.record()
+    assert on_the_spot[-1] == answer
+    assert (answer.first, answer.last) == (5, 5)
+    assert await seqs(other, "run") == [1, 2, 3, 4, 5]
+
+
+async def test_a_claim_that_another_process_took_over_is_seen(
+    holder: Holder, other: SqliteWorld, on_the_spot: list[object]
+) -> None:
+    [taken] = await claim_all(other, run="run")
+    answer = await holder.offer(holder.batch(holder.outcome()))
+    assert on_the_spot[-1] is None
+    assert answer == StaleClaim(holder.claim.epoch, taken.claim.epoch)
+    assert await seqs(other, "run") == [1, 2, 3, 4]
+
+
+async def test_a_run_that_another_process_closed_is_seen(
+    holder: Holder, other: SqliteWorld, on_the_spot: list[object]
+) -> None:
+    closing = close("run")
+    assert isinstance(closing.queue, Close)
+    await other.append(closing)
+    assert isinstance(await holder.offer(holder.batch(holder.outcome())), StaleClaim)
+    assert on_the_spot[-1] is None
+    assert await seqs(other, "run") == [1, 2, 3, 4, 5]
+
+
+async def test_a_record_that_another_process_appended_is_not_written_over(
+    holder: Holder, other: SqliteWorld, on_the_spot: list[object]
+) -> None:
+    await other.append(signal("run"))
+    answer = await holder.record()
+    assert on_the_spot[-1] is None
+    assert (answer.first, answer.last) == (6, 6)
+    assert [record.type for record in await other.read("run", after=4)] == [
+        "cancel.requested",
+        "call.outcome",
+    ]
+
+
+async def test_an_encrypted_value_keeps_the_id_of_its_key(holder: Holder, on_the_spot: list[object]) -> None:
+    plain = holder.outcome()
+    mark = checksum("run", plain.type, plain.turn, plain.key, "k1", plain.body)
+    named = replace(plain, key_id="k1", checksum=mark)
+    assert isinstance(await holder.offer(holder.batch(holder.outcome(), named)), Committed)
+    assert on_the_spot[-1] is None
+    assert [record.key_id for record in await holder.world.read("run", after=4)] == [None, "k1"]
+
+
+class Failing(sqlite3.Connection):
+    """Its next insert fails like a disk: once it is written (`after`), or instead."""
+
+    moment = ""
+
+    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:  # type: ignore[override]
+        moment = self.moment
+        if not moment or not statement.startswith("insert"):
+            return super().execute(statement, *parameters)  # type: ignore[arg-type]
+        self.moment = ""
+        if moment == "after":
+            super().execute(statement, *parameters)  # type: ignore[arg-type]
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+        raise error
+
+
+@pytest.mark.parametrize("moment", ["instead", "after"])
+async def test_a_disk_that_fails_is_opened_anew_and_nothing_lands_twice(
+    url: str, moment: str, monkeypatch: pytest.MonkeyPatch, on_the_spot: list[object]
+) -> None:
+    plain = sqlite3.connect
+    monkeypatch.setattr(
+        "journal.worlds.sqlite.connection.sqlite3.connect",
+        lambda *arguments, **options: plain(*arguments, **options, factory=Failing),
+    )
+    async with open_sqlite(url) as world:
+        await begin(world, "run")
+        holder = await hold(world, "run")
+        await holder.start()
+        await holder.record()
+        world._writer._last_seconds = 0.0
+        failing = world._writer._transactor.door.connection
+        assert isinstance(failing, Failing)
+        failing.moment = moment
+        answer = await holder.offer(holder.batch(holder.outcome()))
+        assert on_the_spot[-1] is None
+        assert isinstance(answer, Duplicate if moment == "after" else Committed)
+        assert not isinstance(answer, Duplicate) or answer.claim_valid
+        assert world._writer._transactor.door.connection is not failing
+        assert await seqs(world, "run") == [1, 2, 3, 4, 5]
