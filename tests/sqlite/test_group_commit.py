@@ -230,12 +230,15 @@ async def test_one_batch_alone_does_not_change_threads(url: str, groups: list[in
 async def test_who_was_alone_does_not_wait_for_company(url: str, groups: list[int]) -> None:
     async with open_sqlite(url) as world:
         holders = await team(world, 4)
-        await settle(*(world.append(h.batch(h.outcome())) for h in holders))
+        await settle(*(h.record() for h in holders))
         groups.clear()
         for _ in range(3):
             world._writer._last_seconds = 0.0
             world._writer._is_alone = True
-            answers = [world.append(h.batch(h.outcome())) for h in holders]
+            batches = [h.batch(h.outcome()) for h in holders]
+            answers = [world.append(batch) for batch in batches]
+            for h, batch in zip(holders, batches, strict=True):
+                h.prev = batch.id
             assert not answers[0].done(), "an answer takes a pass of the loop, or other tasks would starve"
             assert all(isinstance(answer, Committed) for answer in await settle(*answers))
         assert groups == [3, 3, 3], "the first went by itself, those that came with it went together"
