@@ -111,7 +111,7 @@ class Failing(sqlite3.Connection):
 
     moment = ""
 
-    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:  # type: ignore[override]
+    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
         moment = self.moment
         if not moment or not statement.startswith("insert"):
             return super().execute(statement, *parameters)  # type: ignore[arg-type]
