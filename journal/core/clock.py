@@ -43,7 +43,7 @@ class SystemClock:
     """Wall clock of the boot, as this process knows it."""
 
     def time(self) -> float:
-        now, since_boot = time.time(), self.boottime()
+        now, since_boot = time.time(), time.clock_gettime(_BOOTTIME)
         if now - since_boot < SystemClock._boot_was_at - _SLEW_SECONDS:
             return SystemClock._boot_was_at + since_boot
         SystemClock._boot_was_at = now - since_boot

@@ -36,8 +36,11 @@ def checksum(run: str, type: str, turn: str | None, key: str | None, key_id: str
 
 def seal(run: str, body: Body, *, turn: str | None = None, key: str | None = None) -> NewRecord:
     """Make `body` ready to be appended to `run`."""
-    data = _encode(body)
-    return NewRecord(body.TYPE, turn, key, data, checksum(run, body.TYPE, turn, key, None, data))
+    data, kind = _encode(body), body.TYPE
+    # `checksum`, written out: once for every record.
+    return NewRecord(
+        kind, turn, key, data, crc32(data, crc32(f"{run}\0{kind}\0{turn}\0{key}\0None".encode()))
+    )
 
 
 def open_record(record: Record) -> Body:

@@ -116,8 +116,15 @@ async def settle(attempt: "Attempt", call: Call) -> Settled:
     """
     if attempt.fatal is not None:
         raise attempt.fatal
+    if current_call.get() is not None:
+        _refuse_nested(attempt, call)
     try:
-        settled = await (perform if call.is_counted else _join)(attempt, call)
+        if not call.is_counted:
+            settled = await _join(attempt, call)
+        elif attempt.history.calls:
+            settled = await perform(attempt, call)
+        else:
+            return await _carry_out(attempt, call, 1)
         if settled.is_replayed and (settled.outcome.cancelled or settled.outcome.status == "cancelled"):
             known = attempt.history.calls[call.key]
             await asyncio.sleep(max(0.0, known.outcome_time - known.intent_time) + REPLAY_STALL_SECONDS)
@@ -140,40 +147,55 @@ class Named:
 
 async def perform(attempt: "Attempt", call: Call) -> Settled:
     """Carry `call` through; raises `ControlFlow` where the turn cannot go on, else returns how it ended."""
+    history = attempt.history
+    if not history.calls:
+        return await _carry_out(attempt, call, 1)
+    asked = Asked(
+        call.key,
+        call.kind,
+        call.name,
+        call.input_digest,
+        call.policy,
+        call.probe is not None,
+        call.is_counted,
+        call.input,
+    )
+    decision = decide(asked, history)
+    history.claim(call.key)
+    match decision:
+        case Serve(outcome):
+            return await _served(attempt, call, outcome, history.calls[call.key].outcome_seq)
+        case Settle(outcome):
+            served = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
+            await durable(attempt, call, outcome)
+            return served
+        case Diverge(recorded, wanted):
+            raise Diverged(call=call.key, recorded=recorded, asked=wanted)
+        case Probe(number, _):
+            if (settled := await _probe(attempt, call)) is not None:
+                return settled
+        case Run(number, _):
+            pass
+    return await _carry_out(attempt, call, number)
+
+
+def _refuse_nested(attempt: "Attempt", call: Call) -> None:
     if (outer := in_call()) is not None and outer.attempt is attempt:
         raise InvalidOptions(
             f"calls do not nest: {call.name!r} was asked for inside call {outer.key!r}; "
             "make both from the handler, or call the function itself"
         )
-    history = attempt.history
-    number = 1
-    if history.calls:
-        asked = Asked(
-            call.key,
-            call.kind,
-            call.name,
-            call.input_digest,
-            call.policy,
-            call.probe is not None,
-            call.is_counted,
-            call.input,
-        )
-        decision = decide(asked, history)
-        history.claim(call.key)
-        match decision:
-            case Serve(outcome):
-                return await _served(attempt, call, outcome, history.calls[call.key].outcome_seq)
-            case Settle(outcome):
-                served = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
-                await durable(attempt, call, outcome)
-                return served
-            case Diverge(recorded, wanted):
-                raise Diverged(call=call.key, recorded=recorded, asked=wanted)
-            case Probe(number, _):
-                if (settled := await _probe(attempt, call)) is not None:
-                    return settled
-            case Run(number, _):
-                pass
+
+
+async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int) -> Settled:
+    """What record `seq` says of the call."""
+    if outcome.error is not None:
+        await attempt.recorded(outcome.error.data, seq)
+    return Settled(call, outcome, await attempt.recorded(outcome.value, seq), True)
+
+
+async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
+    """Intent, act, outcome."""
     record, blob = _intent(attempt, call, number)
     if call.is_lazy:
         attempt.holding.buffer(record, blob)
@@ -185,43 +207,14 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 # The handler's own doing, before the act began: the log must say so, or a replay would act.
                 await durable(attempt, call, CallOutcome(status="cancelled", cancelled=True))
             raise
-    return await _act(attempt, call, number)
-
-
-async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int) -> Settled:
-    """What record `seq` says of the call."""
-    if outcome.error is not None:
-        await attempt.recorded(outcome.error.data, seq)
-    return Settled(call, outcome, await attempt.recorded(outcome.value, seq), True)
-
-
-def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blob | None]:
-    value: Value | None = None
-    blob: Blob | None = None
-    if call.input is not None:
-        value, blob = pack(call.input)
-    intent = CallIntent(
-        kind=call.kind,
-        name=call.name,
-        input=value,
-        input_digest=call.input_digest,
-        config_digest=call.config_digest,
-        policy=call.policy,
-        attempt=attempt.number,
-        number=number,
-    )
-    return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
-
-
-async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     attempt.holding.check_trust()
     context = CallContext(attempt, call.key, number, call.timeout)
     data: bytes | None = None
-    blob: Blob | None = None
+    blob = None
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
     attempt.acting += 1
-    token = context.enter()
+    token = current_call.set(context)
     try:
         if call.retry is None and call.timeout is None:
             result, tries = await call.act(), 1
@@ -258,6 +251,24 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     return Settled(call, outcome, data, False, cause)
 
 
+def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blob | None]:
+    value: Value | None = call.input
+    blob: Blob | None = None
+    if call.input is not None and len(call.input) > values.INLINE_BYTES:
+        value, blob = pack(call.input)
+    intent = CallIntent(
+        kind=call.kind,
+        name=call.name,
+        input=value,
+        input_digest=call.input_digest,
+        config_digest=call.config_digest,
+        policy=call.policy,
+        attempt=attempt.number,
+        number=number,
+    )
+    return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
+
+
 def _is_cancelling() -> bool:
     """Whether somebody asked for this task to be cancelled."""
     task = asyncio.current_task()
@@ -271,9 +282,13 @@ def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes 
         info = ErrorInfo(type=type(error).__qualname__, data=values.encode(str(error)[:_REPR_LIMIT]))
         lost = _repr(result)
         return CallOutcome(status="value_lost", error=info, lost=lost, tries=tries), None, None
-    value, blob = pack(data)
-    usage = call.usage(result) if call.usage is not None else {}
-    return CallOutcome(status="ok", value=value, usage=usage, tries=tries), data, blob
+    value: Value = data
+    blob: Blob | None = None
+    if len(data) > values.INLINE_BYTES:
+        value, blob = pack(data)
+    if call.usage is None:
+        return CallOutcome(status="ok", value=value, tries=tries), data, blob
+    return CallOutcome(status="ok", value=value, usage=call.usage(result), tries=tries), data, blob
 
 
 def _repr(result: Any) -> str:

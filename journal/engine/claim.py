@@ -131,20 +131,21 @@ class Holding:
         What was handed in is never withdrawn: a cancellation meanwhile is delivered after the door has answered.
         Raises `ClaimLost` or `HandlerAborted`.
         """
-        while queue is not None and self._queue is not None and not isinstance(self._queue, Progress):
-            # One queue change a batch, and one waits there already (progress gives way: what gives the claim back
-            # says more). First see what becomes of that.
-            before: _Waiter = self._loop.create_future()
-            self._waiters.append(before)
-            await self._wait(before)
+        if queue is not None:
+            while self._queue is not None and not isinstance(self._queue, Progress):
+                # One queue change a batch, and one waits there already (progress gives way: what gives the claim back
+                # says more). First see what becomes of that.
+                before: _Waiter = self._loop.create_future()
+                self._waiters.append(before)
+                await self._wait(before)
         if self.lost is not None:
             raise self._lost_error()
+        if queue is not None:
+            self._queue = queue
         if record is not None:
             self._records.append(record)
         if blob is not None:
             self._blobs.append(blob)
-        if queue is not None:
-            self._queue = queue
         if self._in_flight:
             waiter: _Waiter = self._loop.create_future()
             self._waiters.append(waiter)

@@ -37,26 +37,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Policy | None = None
     """What the marker says, if there is one."""
+    probe: ProbeFunction | None = None
+    dedupes: bool = False
+    """Both as the marker says."""
     names: tuple[str, ...] | None = None
     """Of the arguments, where a call takes just these, by position or by name; None: it is not so simple."""
 
-    def encode_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The canonical bytes of the arguments by name; see `journal.core.arguments`."""
+    def encode_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, bytes]:
+        """The canonical bytes of the arguments by name, and their digest; see `journal.core.arguments`."""
         names = self.names
         if names is not None and not kwargs and len(args) == len(names):
+            if not names:
+                return _NO_ARGUMENTS
             try:
-                return values.encode(dict(zip(names, args, strict=True)))
+                data = values.encode(dict(zip(names, args, strict=True)))
+                return data, values.digest(data)
             except UsageError:
                 pass  # said better below, by the argument's name; or it has a type that is declared
-        return encode_arguments(self.fn, args, kwargs)
+        data = encode_arguments(self.fn, args, kwargs)
+        return data, values.digest(data)
 
-    @property
-    def probe(self) -> ProbeFunction | None:
-        return None if self.marked is None else self.marked.probe
 
-    @property
-    def dedupes(self) -> bool:
-        return self.marked is not None and self.marked.dedupes
+_NO_ARGUMENTS = (b"{}", values.digest(b"{}"))
 
 
 _PLAN = "__journal_plan__"
@@ -89,33 +91,24 @@ def _make(fn: Callable[..., Any]) -> Plan:
         raise InvalidOptions(
             f"a function is called through a turn, not {fn!r}: pass the function, then its arguments"
         )
-    own = getattr(fn, "__journal_marker__", None)
     marked = marker_of(fn)
-    if isinstance(fn, Step):
-        return Plan(
-            source=fn,
-            name=fn.name,
-            fn=fn.fn,
-            is_async=_is_async(fn.fn),
-            codec=result_codec(fn.fn, fn.returns),
-            marked=marked,
-            policy=None if marked is None else marked.policy,
-            names=_names(fn.fn),
-            own_marker=own,
-            key=fn.key,
-            retry=fn.retry,
-            timeout=fn.timeout,
-        )
+    step = fn if isinstance(fn, Step) else None
+    plain = fn if step is None else step.fn
     return Plan(
         source=fn,
-        name=_name(fn),
-        fn=fn,
-        is_async=_is_async(fn),
-        codec=result_codec(fn),
+        name=_name(fn) if step is None else step.name,
+        fn=plain,
+        is_async=_is_async(plain),
+        codec=result_codec(plain, None if step is None else step.returns),
+        own_marker=getattr(fn, "__journal_marker__", None),
         marked=marked,
         policy=None if marked is None else marked.policy,
-        names=_names(fn),
-        own_marker=own,
+        probe=None if marked is None else marked.probe,
+        dedupes=marked is not None and marked.dedupes,
+        names=_names(plain),
+        key=None if step is None else step.key,
+        retry=None if step is None else step.retry,
+        timeout=None if step is None else step.timeout,
     )
 
 

@@ -39,12 +39,13 @@ _current: ContextVar[Scope | None] = ContextVar("journal_scope", default=None)
 
 def current_scope(what: str, attempt: "Attempt | None" = None) -> Scope:
     """The scope of the running task, opened if it is the task's first call. Raises `NotInTurn`."""
-    scope = _current.get()
+    scope, task = _current.get(), asyncio.current_task()
+    if scope is not None and scope.task is task and scope.attempt is attempt and not scope.attempt.is_over:
+        return scope
     if scope is None or scope.attempt.is_over or (attempt is not None and scope.attempt is not attempt):
         if attempt is None or attempt.is_over:
             raise NotInTurn(what=what)
         scope = attempt.root
-    task = asyncio.current_task()
     if scope.task is not task:
         scope.tasks += 1
         name = f"t{scope.tasks}"

@@ -124,14 +124,14 @@ class Turn:
     ) -> Call:
         attempt = self._attempt
         scope = current_scope(f"turn.{kind}", attempt)
-        data = plan.encode_arguments(args, kwargs)
+        data, digest = plan.encode_arguments(args, kwargs)
         return Call(
             key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),
             kind=kind,
             name=plan.name,
             act=_act_of(attempt, plan, args, kwargs),
             input=data,
-            input_digest=values.digest(data),
+            input_digest=digest,
             encode=plan.codec.encode,
             policy=policy,
             is_counted=plan.key is None,

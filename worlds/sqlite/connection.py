@@ -138,6 +138,24 @@ class StoreFile:
 
     def check(self, connection: sqlite3.Connection) -> None:
         """Raise `WorldMissing` or `WorldCorrupt` if the file is not what this connection has been writing to."""
+        try:
+            found, log, memory = os.stat(self._database), os.stat(self._log), os.stat(self._memory)
+        except FileNotFoundError:
+            self._look_closer(connection)
+            return
+        if (
+            log.st_ino == self._log_inode
+            and memory.st_ino == self._memory_inode
+            and (found.st_dev, found.st_ino) == self._identity
+            and log.st_size >= self._log_size
+            and found.st_size >= self._size
+        ):
+            self._size, self._log_size = found.st_size, log.st_size
+        else:
+            self._look_closer(connection)
+
+    def _look_closer(self, connection: sqlite3.Connection) -> None:
+        """Something is not as it was: say what, or take note of it where it is in order."""
         found = self.check_identity()
         if found.st_size < self._size:
             self._explain_shrunk(connection, found.st_size)

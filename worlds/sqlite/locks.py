@@ -12,8 +12,10 @@ import struct
 import sys
 import threading
 import weakref
+from fcntl import LOCK_UN, flock
 from pathlib import Path
 
+_TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _guard = threading.Lock()
 
 
@@ -38,15 +40,15 @@ class Turnstile:
     def try_enter(self) -> bool:
         """Take the turn if nobody has it and nobody waits."""
         try:
-            fcntl.flock(self._next, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._next, _TRY)
         except BlockingIOError:
             return False
         try:
-            fcntl.flock(self._main, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._main, _TRY)
         except BlockingIOError:
             return False
         finally:
-            fcntl.flock(self._next, fcntl.LOCK_UN)
+            flock(self._next, LOCK_UN)
         return True
 
     def enter_within(self, seconds: float) -> bool:
@@ -75,7 +77,7 @@ class Turnstile:
 
     def leave(self) -> None:
         """Let the next one in."""
-        fcntl.flock(self._main, fcntl.LOCK_UN)
+        flock(self._main, LOCK_UN)
 
     def __del__(self) -> None:
         self.close()
