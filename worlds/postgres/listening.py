@@ -19,9 +19,7 @@ from journal.worlds.postgres.statements import statements
 from journal.worlds.postgres.wire import Wire
 
 RING_SECONDS = 0.002
-"""How long hints about runs are collected; followers are promised 50 ms."""
-WORK_SECONDS = 0.001
-"""The same where an entry may have become claimable: somebody waits to begin."""
+"""Between two messages about runs at least: what comes meanwhile is collected. Of work others hear at once."""
 MAX_RUNS = 400
 """Hints in one message, which may not reach 8000 bytes; with more, everybody looks."""
 RETRY_SECONDS = 1.0
@@ -121,6 +119,8 @@ class Ringer:
         self._locks: set[int] = set()
         self._has_work = False
         self._timer: asyncio.TimerHandle | None = None
+        self._spoke_at = 0.0
+        """Loop time of the last message."""
         self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
         self._quiet = asyncio.Event()
@@ -129,15 +129,19 @@ class Ringer:
         self._is_closed = False
 
     def ring(self, locks: list[int], has_work: bool) -> None:
-        """Say so, soon."""
+        """Say so: now, unless that was done just before, and nobody waits to begin."""
         self._locks.update(locks)
-        if has_work and not self._has_work:
-            self._has_work = True
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-        if self._timer is None and not self._is_closed:
-            self._timer = self._loop.call_later(WORK_SECONDS if self._has_work else RING_SECONDS, self._send)
+        is_urgent = has_work and not self._has_work
+        self._has_work |= has_work
+        if self._is_closed or not (is_urgent or self._timer is None):
+            return
+        pause = 0.0 if is_urgent else self._spoke_at + RING_SECONDS - self._loop.time()
+        if self._timer is not None:
+            self._timer.cancel()
+        if pause > 0:
+            self._timer = self._loop.call_later(pause, self._send)
+        else:
+            self._send()
 
     def _send(self) -> None:
         self._timer = None
@@ -146,11 +150,12 @@ class Ringer:
                 self._opening = self._loop.create_task(self._open(), name="journal-postgres-ring")
             return
         if self._wire.is_busy:
-            self._timer = self._loop.call_later(WORK_SECONDS, self._send)
+            self._timer = self._loop.call_later(RING_SECONDS, self._send)
             return
         payload = payload_of(self._locks, self._has_work)
         self._locks.clear()
         self._has_work = False
+        self._spoke_at = self._loop.time()
         self._quiet.clear()
         self._wire.execute([(b"notify", [self._channel, payload.encode()])], self._sent)
 
