@@ -46,6 +46,8 @@ class Worker:
         self.worked = 0
         """Turns that were worked on, whatever became of them."""
         self._claiming = asyncio.Lock()
+        self._empty_until = 0.0
+        """Boot clock: until when nothing falls due, as the last claim said."""
         self._suspects: set[str] = set()
         """Runs that were taken over several times without an outcome, and are worked on here."""
         self._stopped = asyncio.Event()
@@ -125,14 +127,19 @@ class Worker:
     async def _next(self, runtime: "Runtime", until_idle: bool) -> tuple[Claimed, float] | None:
         if self.is_stopping:
             return None
-        claims, asked = await runtime.claim(agents=self.agents)
-        if claims.claimed:
-            return claims.claimed[0], asked
+        seconds = self._empty_until - runtime.clock.boottime()
+        self._empty_until = 0.0
+        if seconds <= 0:
+            claims, asked = await runtime.claim(agents=self.agents)
+            due = claims.next_due_seconds
+            seconds = _POLL_SECONDS if due is None else min(due, _POLL_SECONDS)
+            if claims.claimed:
+                # What is due meanwhile rings: the next slot need not ask again.
+                self._empty_until = runtime.clock.boottime() + seconds
+                return claims.claimed[0], asked
         if until_idle and not self.busy:
             self.stop()
             return None
-        due = claims.next_due_seconds
-        seconds = _POLL_SECONDS if due is None else min(due, _POLL_SECONDS)
         waiting = asyncio.ensure_future(runtime.world.wait_for_work(0.05 if until_idle else seconds))
         stopping = asyncio.ensure_future(self._stopped.wait())
         try:

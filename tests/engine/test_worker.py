@@ -1,0 +1,63 @@
+"""The worker's slots: what they ask of the store."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal import Journal, Turn
+from journal.core.ports import Claims
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"sqlite:{tmp_path}/journal.db"
+
+
+async def test_one_turn_wakes_one_slot(url: str) -> None:
+    """The claim that brings a turn says when the next is due: the other slots need not ask whether there is one now."""
+    journal, answers = Journal(url), list[Claims]()
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        begun.set()
+        await may_end.wait()
+
+    async with journal, journal.worker(concurrency=4).running():
+        world = (await journal.runtime()).world
+        plain = world.claim
+
+        async def claim(**asked: Any) -> Claims:
+            answers.append(await plain(**asked))
+            return answers[-1]
+
+        await asyncio.sleep(0.1)
+        world.claim = claim  # type: ignore[method-assign]
+        await journal.submit("work", None, run_id="r")
+        await begun.wait()
+        await asyncio.sleep(0.3)
+        assert [len(claims.claimed) for claims in answers] == [1]
+        may_end.set()
+
+
+async def test_every_slot_gets_work_that_is_there_at_once(url: str) -> None:
+    journal = Journal(url)
+    begun = list[str]()
+    all_begun = asyncio.Event()
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        begun.append(turn.run_id)
+        if len(begun) == 4:
+            all_begun.set()
+        await all_begun.wait()
+
+    async with journal, journal.worker(concurrency=4).running():
+        for number in range(4):
+            await journal.submit("work", None, run_id=f"r{number}")
+        async with asyncio.timeout(10):
+            await all_begun.wait()
