@@ -17,7 +17,7 @@ PAUSE_SECONDS = 0.03
 
 
 def wake_ms(url: str, count: int) -> tuple[float, float]:
-    """From a submit to the start of its handler in the idle worker of another process: (p50, p99), milliseconds."""
+    """From the answer to a submit to its start in the idle worker of another process: (p50, p99), milliseconds."""
     return _beside("work", url, lambda: _submit(url, count))
 
 
@@ -52,8 +52,8 @@ async def _submit(url: str, count: int) -> dict[str, float]:
     async with Journal(url) as journal:
         for number in range(count):
             await asyncio.sleep(PAUSE_SECONDS)
-            began[f"r{number}"] = time.monotonic()
             await journal.submit("tell", None, run_id=f"r{number}")
+            began[f"r{number}"] = time.monotonic()
     return began
 
 

@@ -62,7 +62,9 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
 async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> None:
     world = holding.world
     after = holding.claimed.submitted - 1
-    if after > 0:
+    if after == 1:
+        after = 0  # the first turn: what created the run stands just before it
+    elif after > 0:
         for record in await world.read(holding.run, after=0, limit=1):
             history.add(record)
     while True:
