@@ -50,11 +50,11 @@ class Plan:
 
     def scanned(self) -> set[str]:
         """Tables that were read from end to end, or whose index was."""
-        whole = set()
+        whole: set[str] = set()
         for node in self.nodes():
             kind = node["Node Type"]
             if kind == "Seq Scan" or (kind.startswith("Index") and not node.get("Index Cond")):
-                whole.add(node.get("Relation Name", node.get("Alias")))
+                whole.add(str(node.get("Relation Name")))
         return whole
 
     def __repr__(self) -> str:
