@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from journal.testing import cluster, servers
+from tests.containers import Containers, check_engine, postgres_images, redis_images
 
 # An example opens real stores, so its time says nothing; the database keeps what failed before.
 settings.register_profile(
@@ -17,6 +18,28 @@ settings.register_profile("soak", settings.get_profile("default"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 pytest.register_assert_rewrite("journal.worlds.contract")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--containers",
+        action="store_true",
+        help="Postgres, Redis and Valkey from container images instead of from wheels (see tests/containers.py)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Better no test than hundreds that fail for want of an engine."""
+    if config.getoption("containers"):
+        check_engine()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With `--containers`, what needs a server runs on each image."""
+    if metafunc.config.getoption("containers"):
+        for name, images in (("postgres_server", postgres_images()), ("redis_server", redis_images())):
+            if name in metafunc.fixturenames and f"JOURNAL_TEST_{name[:-7].upper()}_URL" not in os.environ:
+                metafunc.parametrize(name, images, indirect=True, scope="session")
 
 
 @pytest.fixture
@@ -33,20 +56,36 @@ def postgres_programs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(postgres_programs: Path) -> Iterator[str]:
+def containers() -> Iterator[Containers]:
+    """With `--containers`: where servers come from."""
+    found = Containers()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest, postgres_programs: Path) -> Iterator[str]:
     """URL of a Postgres: `$JOURNAL_TEST_POSTGRES_URL`, or one of our own, as long as this process lives."""
     if given := os.environ.get("JOURNAL_TEST_POSTGRES_URL"):
         yield given
+        return
+    if request.config.getoption("containers"):
+        image = getattr(request, "param", postgres_images()[-1])
+        yield request.getfixturevalue("containers").postgres(image)
         return
     with servers.start_postgres(binaries=postgres_programs, settings=["max_connections=200"]) as server:
         yield servers.postgres_url(server)
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[str]:
+def redis_server(request: pytest.FixtureRequest) -> Iterator[str]:
     """URL of a Redis or Valkey: `$JOURNAL_TEST_REDIS_URL`, or one of our own, as long as this process lives."""
     if given := os.environ.get("JOURNAL_TEST_REDIS_URL"):
         yield given
+        return
+    if request.config.getoption("containers"):
+        image = getattr(request, "param", redis_images()[-1])
+        yield request.getfixturevalue("containers").redis(image)
         return
     with servers.start_valkey() as server:
         yield servers.redis_url(server)

@@ -344,7 +344,7 @@ class WorldCorrupt(WorldError):
 
 
 class WorldTooNew(WorldError):
-    """The store was written by a newer version of this package."""
+    """The store was carried forward by a newer version of this package, and is no longer for ours."""
 
 
 class WorldUnknown(WorldError):

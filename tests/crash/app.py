@@ -2,14 +2,16 @@
 
     python -m tests.crash.app work     # a worker until nothing is due
     python -m tests.crash.app finish   # a worker until nothing is due, now or later, or held by anybody
-    python -m tests.crash.app submit N # submit N turns of `orders` and leave
+    python -m tests.crash.app serve    # a worker until SIGTERM
+    python -m tests.crash.app submit N # submit N turns of `orders` and leave; `submit N FIRST`: from that number on
     python -m tests.crash.app queue R T # submit T turns of `pay` to each of R runs, and leave
     python -m tests.crash.app poison   # submit a turn that kills whoever works on it, and leave
 
 Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
 appended in one write, so that it is counted outside of this process), ``CRASH_AT`` (``step:call:how``),
 ``CRASH_FREEZE`` (``call:how``: that call, once it is under way, blocks the loop: ``sleep``, to be stopped in, or
-``spin``; or waits for ever: ``hang``), ``CRASH_CLOCK`` (by how many seconds the wall clock of this process is off).
+``spin``; or waits for ever: ``hang``), ``CRASH_CLOCK`` (by how many seconds the wall clock of this process is off),
+``CRASH_PAUSE`` (how many seconds the model takes), ``CRASH_VERSION`` (of the code, as it stands in the log).
 """
 
 import asyncio
@@ -35,6 +37,7 @@ EFFECTS = os.environ["CRASH_EFFECTS"]
 STEP, CALL, HOW = (os.environ.get("CRASH_AT") or "none::").split(":")
 FREEZE, FREEZE_HOW = (os.environ.get("CRASH_FREEZE") or ":").split(":")
 FREEZE_SECONDS = float(os.environ.get("CRASH_FREEZE_SECONDS", "1"))
+PAUSE = float(os.environ.get("CRASH_PAUSE", "0"))
 
 
 def effect(name: str) -> None:
@@ -125,7 +128,11 @@ async def faulty_world() -> AsyncIterator[Any]:
         yield Faulty(world)
 
 
-journal = Journal(faulty_world, lease_seconds=float(os.environ.get("CRASH_LEASE", "30")))
+journal = Journal(
+    faulty_world,
+    lease_seconds=float(os.environ.get("CRASH_LEASE", "30")),
+    version=os.environ.get("CRASH_VERSION"),
+)
 
 
 @tool(replay="safe")
@@ -147,6 +154,7 @@ async def refund(order: str, amount: int) -> str:
 
 async def ask(prompt: str) -> str:
     await freeze("ask")
+    await asyncio.sleep(PAUSE)
     point("act_started", "ask")
     effect(f"ask {prompt}")
     point("act_done", "ask")
@@ -190,10 +198,18 @@ async def finish() -> None:
             await asyncio.sleep(0.05)
 
 
-async def submit(count: int) -> None:
+async def serve() -> None:
     async with journal:
-        for first in range(0, count, 200):
-            some = range(first, min(first + 200, count))
+        worker = journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1")))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        effect("serving")
+        await worker.run()
+
+
+async def submit(count: int, start: int = 0) -> None:
+    async with journal:
+        for first in range(start, start + count, 200):
+            some = range(first, min(first + 200, start + count))
             await asyncio.gather(*(orders.submit(f"o{n}", run_id=f"r{n}") for n in some))
 
 
@@ -216,8 +232,10 @@ if __name__ == "__main__":
             asyncio.run(work())
         case ["finish"]:
             asyncio.run(finish())
-        case ["submit", count]:
-            asyncio.run(submit(int(count)))
+        case ["serve"]:
+            asyncio.run(serve())
+        case ["submit", *counts]:
+            asyncio.run(submit(*map(int, counts)))
         case ["queue", runs, turns]:
             asyncio.run(queue(int(runs), int(turns)))
         case ["poison"]:

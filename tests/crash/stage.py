@@ -37,8 +37,10 @@ class Stage:
         freeze: str = "",
         freeze_seconds: float = 1.0,
         clock: float = 0.0,
+        root: Path = ROOT,
+        **settings: object,
     ) -> "subprocess.Popen[bytes]":
-        """Start a process; the caller waits for it."""
+        """Start a process; the caller waits for it. `root`: the tree whose code it runs; `settings`: `CRASH_…`."""
         env = {
             **os.environ,
             "CRASH_WORLD": self.url,
@@ -49,9 +51,10 @@ class Stage:
             "CRASH_FREEZE": freeze,
             "CRASH_FREEZE_SECONDS": str(freeze_seconds),
             "CRASH_CLOCK": str(clock),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(root),
+            **{f"CRASH_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        return subprocess.Popen([sys.executable, "-m", "tests.crash.app", *args], env=env, cwd=ROOT)
+        return subprocess.Popen([sys.executable, "-m", "tests.crash.app", *args], env=env, cwd=root)
 
     def run(
         self, *args: str, at: str = "", slots: int = 1, clock: float = 0.0, seconds: float = 120.0

@@ -20,10 +20,11 @@ from journal.worlds.contract.harness import (
     seqs,
     signal,
 )
-from journal.worlds.postgres import open_postgres
+from journal.worlds.postgres import open_postgres, pending_sql
 from journal.worlds.postgres import schema as schemas
 from journal.worlds.postgres.address import parse_url
 from journal.worlds.postgres.statements import migrations
+from journal.worlds.versions import stated
 from tests.postgres.dump import SCHEMA
 
 pytestmark = pytest.mark.anyio
@@ -128,6 +129,52 @@ async def test_a_store_is_carried_forward_or_left_as_it_was(
         with pytest.raises(WorldTooNew):
             async with open_postgres(url):
                 pass
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["made", "carried forward"])
+async def test_older_code_goes_on_until_a_migration_ends_that(
+    url: str, schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    shipped = migrations(schema)
+    last = len(shipped)
+    adds = (
+        last + 1,
+        f'-- Adds.\n-- compatible from: {last}\nalter table "{schema}".runs add column later text',
+    )
+    takes = (last + 2, f'-- compatible from: {last + 1}\nalter table "{schema}".runs drop column later')
+    if not is_new:
+        load(admin, DUMPS[-1], schema)
+    with monkeypatch.context() as newer:
+        newer.setattr(schemas, "migrations", lambda schema: [*shipped, adds])
+        async with open_postgres(url) as new:
+            await begin(new, "r")
+    assert await pending_sql(url) == ""
+    async with open_postgres(url) as old:
+        await (await hold(old, "r")).finish()
+    with monkeypatch.context() as newest:
+        newest.setattr(schemas, "migrations", lambda schema: [*shipped, adds, takes])
+        async with open_postgres(url) as new:
+            await begin(new, "r", "t2")
+    rows = admin.execute(f"select version, compatible_from from {schema}.versions order by 1").fetchall()
+    assert rows[-2:] == [(last + 1, last), (last + 2, last + 1)]
+    with pytest.raises(
+        WorldTooNew, match=f"schema {last + 2}, which is for .* {last + 1} or newer.*{last}: upgrade"
+    ):
+        async with open_postgres(url):
+            pass
+    with pytest.raises(WorldTooNew):
+        await pending_sql(url)
+    assert (
+        admin.execute(f"select version, compatible_from from {schema}.versions order by 1").fetchall() == rows
+    )
+
+
+def test_migrations_say_what_older_code_may_do() -> None:
+    """All but the two that came before there was anything to say."""
+    for number, script in migrations("any")[2:]:
+        says = stated(script)
+        assert says is not None, f"migration {number} lacks its line: -- compatible from: NUMBER"
+        assert 1 <= says <= number
 
 
 async def test_a_store_of_a_newer_version_is_refused(

@@ -30,11 +30,17 @@ async def test_the_number_of_partitions_is_for_ever(url: str) -> None:
     await opened(f"{url}&partitions=8")
 
 
-async def test_a_store_of_a_newer_format(url: str, redis_server: str) -> None:
+async def test_a_store_of_a_newer_format_says_whether_we_may_go_on(url: str, redis_server: str) -> None:
     await opened(url)
+    meta = f"{parse_address(url).prefix}:meta"
     with redis.Redis.from_url(redis_server) as client:
-        client.hset(f"{parse_address(url).prefix}:meta", "format", "2")
-    await refusal(WorldTooNew, opened(url))
+        client.hset(meta, "format", "3")
+        assert "schema 3" in str(await refusal(WorldTooNew, opened(url)))
+        client.hset(meta, "compatible_from", "2")
+        assert "upgrade" in str(await refusal(WorldTooNew, opened(url)))
+        client.hset(meta, "compatible_from", "1")
+        await opened(url)
+        assert client.hget(meta, "format") == b"3"
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,19 @@
 
 import re
 import sqlite3
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from journal.core.errors import WorldTooNew
 from journal.core.records import RunCreated
 from journal.worlds.contract.harness import begin, claim_all, follow_all, hold, seqs
-from journal.worlds.sqlite import open_sqlite
+from journal.worlds.sqlite import open_sqlite, pending_sql
 from journal.worlds.sqlite.statements import SQL, migrations
+from journal.worlds.versions import stated
 
+MIGRATE = import_module("journal.worlds.sqlite.migrate")  # the package has a function of that name
 DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql"))
 
 
@@ -41,6 +45,50 @@ async def test_a_file_of_every_schema_ever_shipped_opens_and_goes_on(
 
 def test_there_is_a_dump_of_every_schema() -> None:
     assert [int(dump.stem) for dump in DUMPS] == [number for number, _ in migrations()]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_new", [True, False], ids=["made", "carried forward"])
+async def test_older_code_goes_on_until_a_migration_ends_that(
+    path: Path, url: str, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    shipped = migrations()
+    last = len(shipped)
+    adds = (last + 1, f"-- Adds.\n-- compatible from: {last}\nalter table runs add column later text;")
+    takes = (last + 2, f"-- compatible from: {last + 1}\nalter table runs drop column later;")
+
+    if not is_new:
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.executescript(DUMPS[-1].read_text())
+        connection.close()
+    with monkeypatch.context() as newer:
+        newer.setattr(MIGRATE, "migrations", lambda: [*shipped, adds])
+        async with open_sqlite(url) as new:
+            await begin(new, "r")
+    assert await pending_sql(url) == ""
+    async with open_sqlite(url) as old:
+        await (await hold(old, "r")).finish()
+    with monkeypatch.context() as newest:
+        newest.setattr(MIGRATE, "migrations", lambda: [*shipped, adds, takes])
+        async with open_sqlite(url) as new:
+            await begin(new, "r", "t2")
+    content = path.read_bytes()
+    with pytest.raises(
+        WorldTooNew, match=f"schema {last + 2}, which is for .* {last + 1} or newer.*{last}: upgrade"
+    ):
+        async with open_sqlite(url):
+            pass
+    assert path.read_bytes() == content
+    with pytest.raises(WorldTooNew):
+        await pending_sql(url)
+
+
+def test_migrations_say_what_older_code_may_do() -> None:
+    """All but the two that came before there was anything to say."""
+    for number, script in migrations()[2:]:
+        says = stated(script)
+        assert says is not None, f"migration {number} lacks its line: -- compatible from: NUMBER"
+        assert 1 <= says <= number
 
 
 @pytest.mark.parametrize("name", SQL)

@@ -41,6 +41,7 @@ _SETTINGS = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_sort": "off",
     "lock_timeout": "0",
 }
 """Every statement of ours is a few index lookups, whatever the statistics of a young table say."""

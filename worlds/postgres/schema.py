@@ -2,7 +2,8 @@
 
 Migrations are numbered and go forward only. Those that are missing are applied in one transaction, under a lock, so
 that several processes that open a new store together make one schema; the functions are then put in anew. A function
-that processes of the version before still call keeps its signature, or the new one gets another name.
+that processes of the version before still call keeps its signature, or the new one gets another name. The table
+`versions` notes which older code may go on (`worlds/versions.py`).
 """
 
 from typing import Any, LiteralString
@@ -10,9 +11,10 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from journal.core.errors import WorldCorrupt, WorldTooNew, WorldUnavailable
+from journal.core.errors import WorldCorrupt, WorldUnavailable
 from journal.worlds.postgres.address import Address
 from journal.worlds.postgres.statements import functions, migrations
+from journal.worlds.versions import check_compatible, compatible_from
 
 OLDEST_SERVER = 140000
 _LOCK = 0x4A524E4C
@@ -23,7 +25,8 @@ _FIRST: tuple[LiteralString, ...] = (
     "create schema if not exists {};",
     "create table {}.versions (version integer primary key, applied timestamptz default now());",
 )
-_NOTE: LiteralString = "insert into {}.versions (version) values ({});"
+_COMPATIBLE: LiteralString = "alter table {}.versions add column if not exists compatible_from integer;"
+_NOTE: LiteralString = "insert into {}.versions (version, compatible_from) values ({}, {});"
 
 
 async def check_server(connection: psycopg.AsyncConnection[Any], address: Address) -> None:
@@ -51,7 +54,10 @@ async def check_server(connection: psycopg.AsyncConnection[Any], address: Addres
 
 
 async def migrate(connection: psycopg.AsyncConnection[Any], address: Address) -> None:
-    """Bring the store to our schema. Raises `WorldTooNew`, and `WorldCorrupt` for a schema that is no journal."""
+    """Bring the store to our schema, unless it has a newer one that we may work with.
+
+    Raises `WorldTooNew`, and `WorldCorrupt` for a schema that is no journal.
+    """
     if not await pending(connection, address):
         return
     async with connection.transaction():
@@ -63,20 +69,18 @@ async def migrate(connection: psycopg.AsyncConnection[Any], address: Address) ->
 async def pending(connection: psycopg.AsyncConnection[Any], address: Address) -> list[str]:
     """The SQL that is missing there, in order; empty if nothing is. Raises like `migrate`."""
     known = migrations(address.schema)
-    found = await _version(connection, address)
-    if found > len(known):
-        raise WorldTooNew(
-            f"it has schema {found}, and this version knows up to {len(known)}: upgrade durable-journal",
-            world=address.url,
-        )
-    if found == len(known):
+    found, compatible = await _version(connection, address)
+    check_compatible(found=found, compatible=compatible, known=len(known), world=address.url)
+    if found >= len(known):
         return []
     schema = sql.Identifier(address.schema)
     statements = []
     if found == 0:
         statements += [_formatted(text, schema) for text in _FIRST]
+    statements.append(_formatted(_COMPATIBLE, schema))
     for number, script in known[found:]:
-        statements += [script, _formatted(_NOTE, schema, sql.Literal(number))]
+        note = _formatted(_NOTE, schema, sql.Literal(number), sql.Literal(compatible_from(number, known)))
+        statements += [script, note]
     return statements + functions(address.schema)
 
 
@@ -89,8 +93,8 @@ def as_script(statements: list[str]) -> str:
     return "\n\n".join(["begin;", f"{_LOCKING};", *(text.strip() for text in statements), "commit;"]) + "\n"
 
 
-async def _version(connection: psycopg.AsyncConnection[Any], address: Address) -> int:
-    """0: there is nothing yet."""
+async def _version(connection: psycopg.AsyncConnection[Any], address: Address) -> tuple[int, int]:
+    """The store's schema, and the oldest whose code may work with it. 0: there is nothing yet."""
     cursor = await connection.execute(
         "select count(*), count(*) filter (where c.relname = 'versions') from pg_catalog.pg_class c "
         "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s",
@@ -104,9 +108,12 @@ async def _version(connection: psycopg.AsyncConnection[Any], address: Address) -
                 f"the schema {address.schema} belongs to another program: give another one (?schema=…)",
                 world=address.url,
             )
-        return 0
-    cursor = await connection.execute(
-        sql.SQL("select coalesce(max(version), 0) from {}.versions").format(sql.Identifier(address.schema))
+        return 0, 0
+    # By way of JSON, since stores that no migration has touched for long lack the column: then none may go on.
+    newest: LiteralString = (
+        "select version, coalesce((to_jsonb(v) ->> 'compatible_from')::integer, version) "
+        "from {}.versions v order by version desc limit 1"
     )
+    cursor = await connection.execute(sql.SQL(newest).format(sql.Identifier(address.schema)))
     row = await cursor.fetchone()
-    return 0 if row is None else int(row[0])
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))

@@ -147,14 +147,17 @@ from {schema}.runs r left join {schema}.queue q on q.rid = r.rid
 where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
 
 -- name: list_runs
+-- In listings rows are compared, and nothing for being equal: else the planner takes that for ordered by rid, and walks
+-- through all runs where it knows nothing of a small namespace, agent or status. So it is the index of that order.
 select
     r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
     r.rid,
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
     (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
 from {schema}.runs r join {schema}.queue q on q.rid = r.rid
-where r.namespace = %(namespace)s::text and r.rid < %(before)s::bigint and r.gone_until is null
-order by r.rid desc limit %(limit)s::bigint;
+where r.namespace >= %(namespace)s::text and (r.namespace, r.rid) < (%(namespace)s::text, %(before)s::bigint)
+    and r.gone_until is null
+order by r.namespace desc, r.rid desc limit %(limit)s::bigint;
 
 -- name: list_runs_by_agent
 select
@@ -163,8 +166,10 @@ select
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
     (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
 from {schema}.runs r join {schema}.queue q on q.rid = r.rid
-where r.namespace = %(namespace)s::text and r.agent = %(agent)s::text and r.rid < %(before)s::bigint and r.gone_until is null
-order by r.rid desc limit %(limit)s::bigint;
+where (r.namespace, r.agent) >= (%(namespace)s::text, %(agent)s::text)
+    and (r.namespace, r.agent, r.rid) < (%(namespace)s::text, %(agent)s::text, %(before)s::bigint)
+    and r.gone_until is null
+order by r.namespace desc, r.agent desc, r.rid desc limit %(limit)s::bigint;
 
 -- name: list_runs_by_status
 -- The agent is compared afterwards, where one is given: the status narrows more.
@@ -174,9 +179,10 @@ select
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
     (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
 from {schema}.queue q join {schema}.runs r on r.rid = q.rid
-where q.namespace = %(namespace)s::text and q.status = %(status)s::text and q.rid < %(before)s::bigint and r.gone_until is null
-    and (%(agent)s::text is null or r.agent = %(agent)s::text)
-order by q.rid desc limit %(limit)s::bigint;
+where (q.namespace, q.status) >= (%(namespace)s::text, %(status)s::text)
+    and (q.namespace, q.status, q.rid) < (%(namespace)s::text, %(status)s::text, %(before)s::bigint)
+    and r.gone_until is null and (%(agent)s::text is null or q.agent = %(agent)s::text)
+order by q.namespace desc, q.status desc, q.rid desc limit %(limit)s::bigint;
 
 -- name: signs
 -- How far each watched run has come: what another process wrote shows here.
@@ -189,9 +195,10 @@ from unnest(%(runs)s::text[]) w (run)
 join {schema}.runs r on r.namespace = %(namespace)s::text and r.run = w.run;
 
 -- name: sweepable
+-- By a time that stands still during the statement: only that can be looked up in an index.
 select rid from {schema}.runs
 where namespace = %(namespace)s::text and closed_at is not null and gone_until is null
-    and closed_at <= coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision)
+    and closed_at <= coalesce(%(at)s::double precision, extract(epoch from statement_timestamp())::double precision)
         - %(seconds)s::double precision
 order by closed_at limit %(limit)s::bigint;
 

@@ -9,14 +9,16 @@ from typing import Any
 
 import msgspec
 
-from journal.core.errors import WorldError, WorldReadOnly, WorldTooNew, WorldUnknown
+from journal.core.errors import WorldError, WorldReadOnly, WorldUnknown
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.connection import Greeting, Part
 from journal.worlds.redis.keys import meta_key
 from journal.worlds.redis.refusals import ReplyError, checked
+from journal.worlds.versions import check_compatible
 
 FORMAT = 1
-"""How the store lies in its keys."""
+"""How the store lies in its keys. The first to write a newer one notes beside it, as `compatible_from`, the oldest
+format whose code may go on."""
 _ALWAYS = frozenset({"multi_process", "multi_host", "retention", "stream.deltas"})
 _CONFIG = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
 
@@ -107,9 +109,8 @@ async def agree_on_layout(ask: Callable[[tuple[Part, ...]], Awaitable[Any]], add
     shown = address.shown
     await ask(("HSETNX", key, "partitions", address.partitions))
     await ask(("HSETNX", key, "format", FORMAT))
-    partitions, found = await ask(("HMGET", key, "partitions", "format"))
-    if int(found) > FORMAT:
-        raise WorldTooNew("it was written by a newer version of durable-journal: upgrade", world=shown)
+    partitions, found, compatible = await ask(("HMGET", key, "partitions", "format", "compatible_from"))
+    check_compatible(found=int(found), compatible=int(compatible or found), known=FORMAT, world=shown)
     if int(partitions) != address.partitions:
         raise WorldUnknown(
             f"the store under prefix {address.prefix!r} has {int(partitions)} partitions for ever, and the URL says "

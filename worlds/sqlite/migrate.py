@@ -1,7 +1,8 @@
 """The schema: what number the file has, and the way forward from there.
 
-Migrations are numbered and go forward only; each is one transaction that ends by raising `user_version`. They run
-behind the turnstile, so that several processes that open a new file together make one schema.
+Migrations are numbered and go forward only; each is one transaction that ends by raising `user_version`, and by noting
+in `versions` which older code may go on (`worlds/versions.py`). They run behind the turnstile, so that several
+processes that open a new file together make one schema.
 """
 
 import os
@@ -9,11 +10,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from journal.core.errors import WorldCorrupt, WorldTooNew
+from journal.core.errors import WorldCorrupt
 from journal.worlds.sqlite.statements import migrations
+from journal.worlds.versions import check_compatible, compatible_from
 
 APPLICATION_ID = 0x4A524E4C
 """`JRNL`: what `file` and the next reader tell our databases by."""
+_VERSIONS = (
+    "create table if not exists versions (version integer primary key, compatible_from integer not null)"
+)
 
 
 def prepare_path(path: Path) -> None:
@@ -28,13 +33,13 @@ def prepare_path(path: Path) -> None:
 
 
 def migrate(connection: sqlite3.Connection, url: str) -> None:
-    """Bring the file to our schema. Under the turnstile.
+    """Bring the file to our schema, unless it has a newer one that we may work with. Under the turnstile.
 
     Raises `WorldTooNew`, and `WorldCorrupt` for a file that is no journal. One that is cut short is found by SQLite.
     """
     found: int = connection.execute("pragma user_version").fetchone()[0]
     _check_kind(connection, found, url)
-    scripts = _pending(found, url)
+    scripts = _pending(connection, found, url)
     if connection.execute("pragma journal_mode").fetchone()[0] != "wal":
         connection.execute("pragma journal_mode = wal")
     for script in scripts:
@@ -48,28 +53,34 @@ def migrate(connection: sqlite3.Connection, url: str) -> None:
 
 def pending_script(path: Path, url: str) -> str:
     """What `migrate` would run on that file, which need not be there; empty if its schema is ours. Raises likewise."""
-    found = 0
-    if path.exists():
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            found = connection.execute("pragma user_version").fetchone()[0]
-            _check_kind(connection, found, url)
-    scripts = _pending(found, url)
+    place = f"{path.as_uri()}?mode=ro" if path.exists() else "file::memory:"
+    with closing(sqlite3.connect(place, uri=True)) as connection:
+        found: int = connection.execute("pragma user_version").fetchone()[0]
+        _check_kind(connection, found, url)
+        scripts = _pending(connection, found, url)
     return "\n".join([*([] if found else ["pragma journal_mode = wal;"]), *scripts, ""]) if scripts else ""
 
 
-def _pending(found: int, url: str) -> list[str]:
+def _pending(connection: sqlite3.Connection, found: int, url: str) -> list[str]:
     """The missing migrations, a transaction each."""
     known = migrations()
     if found > len(known):
-        raise WorldTooNew(
-            f"it has schema {found}, and this version knows up to {len(known)}: upgrade durable-journal",
-            world=url,
-        )
+        compatible = _compatible_from(connection, found)
+        check_compatible(found=found, compatible=compatible, known=len(known), world=url)
     return [
-        f"begin immediate;\n{script}\npragma application_id = {APPLICATION_ID};\n"
-        f"pragma user_version = {number};\ncommit;"
+        f"begin immediate;\n{script}\n{_VERSIONS};\n"
+        f"insert into versions values ({number}, {compatible_from(number, known)});\n"
+        f"pragma application_id = {APPLICATION_ID};\npragma user_version = {number};\ncommit;"
         for number, script in known[found:]
     ]
+
+
+def _compatible_from(connection: sqlite3.Connection, found: int) -> int:
+    """What the file says of older code; none may go on if it says nothing, as before there was `versions`."""
+    if not connection.execute("select count(*) from sqlite_schema where name = 'versions'").fetchone()[0]:
+        return found
+    row = connection.execute("select compatible_from from versions where version = ?", (found,)).fetchone()
+    return found if row is None else int(row[0])
 
 
 def _check_kind(connection: sqlite3.Connection, version: int, url: str) -> None:

@@ -6,19 +6,23 @@ begin
     return least(
         (
             select min(e.due_at)
-            from {schema}.due_places(in_namespace, agents) place
+            from {schema}.due_places(in_namespace, agents, reads) place
             cross join lateral (
                 select q.due_at from {schema}.queue q
                 where q.namespace = in_namespace and q.agent = place.agent and q.priority = place.priority
-                    and q.token is null and q.due_at is not null and q.min_reader <= reads
+                    and q.min_reader = place.reader and q.token is null and q.due_at is not null
                 order by q.due_at limit 1
             ) e
         ),
         (
-            select q.lease_until from {schema}.queue q
-            where q.namespace = in_namespace and q.token is not null
-                and (agents is null or q.agent = any (agents)) and q.min_reader <= reads
-            order by q.lease_until limit 1
+            select min(e.lease_until)
+            from {schema}.held_agents(in_namespace, agents) held (agent)
+            cross join lateral (
+                select q.lease_until from {schema}.queue q
+                where q.namespace = in_namespace and q.agent = held.agent and q.token is not null
+                    and q.min_reader <= reads
+                order by q.lease_until limit 1
+            ) e
         )
     );
 end $$;

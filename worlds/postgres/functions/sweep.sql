@@ -45,7 +45,8 @@ declare
     over bigint[] := array(
         select r.rid from {schema}.runs r
         where r.namespace = in_namespace and r.gone_until is not null and r.is_emptied
-            and r.gone_until <= coalesce(at, extract(epoch from clock_timestamp())::double precision)
+            -- A time that stands still during the statement: only that can be looked up in an index.
+            and r.gone_until <= coalesce(at, extract(epoch from statement_timestamp())::double precision)
         limit size for update skip locked
     );
 begin
