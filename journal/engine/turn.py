@@ -155,9 +155,9 @@ def _explicit(key: str) -> str:
 def _act_of(
     attempt: "Attempt", plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[[], Awaitable[Any]]:
-    call = functools.partial(plan.fn, *args, **kwargs)
+    call: Callable[[], Any] = functools.partial(plan.fn, *args, **kwargs)
     if plan.is_async:
-        return cast("Callable[[], Awaitable[Any]]", call)
+        return call
     return functools.partial(on_thread, attempt.threads, call)
 
 

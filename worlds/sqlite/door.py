@@ -53,7 +53,6 @@ def _is_plain_next(batch: Batch, known: Known) -> bool:
         and author.prev_batch == known.batch
         and claim.token == known.token
         and claim.epoch == known.epoch
-        and batch.id != known.last_batch
         and batch.at_head is None
         and not batch.blobs
         # Progress comes with every outcome, and mostly changes nothing.

@@ -115,12 +115,8 @@ class Writer:
                     self._is_delivering = True
                     self._loop.call_soon(self._answer_alone, future, batch.run, answer)
                 return future
-        return self.submit(
-            self._transactor.door.append,
-            batch,
-            rows=len(batch.records) + 1,
-            size=batch_bytes(batch),
-            is_batch=True,
+        return self._submit(
+            self._transactor.door.append, batch, len(batch.records) + 1, batch_bytes(batch), True, False
         )
 
     def submit(
@@ -130,18 +126,27 @@ class Writer:
         *,
         rows: int,
         size: int,
-        is_batch: bool = False,
         is_lazy: bool = False,
     ) -> asyncio.Future[Any]:
         """Run `apply(argument)` in the next transaction; the future has its result once that is durable."""
+        return self._submit(apply, argument, rows, size, False, is_lazy)
+
+    def _submit(
+        self,
+        apply: Callable[[Any], Any],
+        argument: object,
+        rows: int,
+        size: int,
+        is_batch: bool,
+        is_lazy: bool,
+    ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
             future.set_exception(
                 WorldUnavailable("it was closed here: open it again", world=self._transactor.url)
             )
             return future
-        member = Member(apply, argument, future, rows, size, is_batch, is_lazy)
-        self._pending.append(member)
+        self._pending.append(Member(apply, argument, future, rows, size, is_batch, is_lazy))
         if not self._is_scheduled and self._job is None:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -280,7 +285,9 @@ class Writer:
             future = member.future
             if future.done():
                 continue  # its awaiter was cancelled; the batch stands all the same
-            if isinstance(answer, Unsure):
+            if type(answer) is Committed:
+                future.set_result(answer)
+            elif isinstance(answer, Unsure):
                 if member.is_batch:
                     future.set_result(Unknown(answer.reason))
                 else:
