@@ -97,17 +97,18 @@ class Transactor:
         """
         if self._is_broken or self._is_lazy:
             return None
-        turnstile = self._turnstile
+        turnstile, is_writing = self._turnstile, False
         try:
             if not turnstile.try_enter():
                 return None
             try:
                 self._file.check(self.door.connection)
+                is_writing = True
                 return self.door.append_next(batch)
             finally:
                 turnstile.leave()
         except sqlite3.Error as error:
-            if primary_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+            if is_writing and primary_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
                 self._roll_back(error, is_committing=True)
         except Exception:  # noqa: BLE001, S110 - whoever offers it again is told
             pass
