@@ -18,6 +18,7 @@ from journal.core.errors import (
     InvalidOptions,
     KeyConflict,
     NotRetriable,
+    RunBuilding,
     RunBusy,
     RunClosed,
     RunExists,
@@ -32,6 +33,7 @@ from journal.core.ports import (
     AgentStats,
     Answer,
     Batch,
+    Building,
     Close,
     Closed,
     Committed,
@@ -389,7 +391,7 @@ class Journal:
     async def close(self, run_id: str) -> None:
         """Close the run: it takes nothing more, and whoever holds it loses it."""
         info = await self.get(run_id)
-        if not info.closed:
+        if not info.closed or info.moved_to is not None:
             await self._tell(run_id, "close", RunClosedRecord(), Close())
 
     async def _last_turn(self, info: RunInfo) -> str:
@@ -426,8 +428,10 @@ class Journal:
                     raise RunNotFound(run_id=batch.run, world=runtime.world.url)
                 case Closed():
                     raise RunClosed(run_id=batch.run)
-                case Gone():
-                    raise RunGone(run_id=batch.run)
+                case Gone(to=to):
+                    raise RunGone(run_id=batch.run, to=to)
+                case Building():
+                    raise RunBuilding(run_id=batch.run)
                 case Unknown(reason=reason):
                     if self.clock.boottime() > deadline:
                         raise WorldUnavailable(

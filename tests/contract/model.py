@@ -99,7 +99,7 @@ class Model:
     def offer(self, offer: Offer) -> tuple[object, ...]:
         """The answer: its name, then what it carries."""
         if offer.run in self.tombstones:
-            return ("Gone",)
+            return ("Gone", None)
         run = self.runs.get(offer.run)
         if run is None:
             if offer.create is None:

@@ -13,6 +13,7 @@ from journal.worlds.contract.claims import ClaimCases
 from journal.worlds.contract.door import DoorCases
 from journal.worlds.contract.harness import ContractHarness
 from journal.worlds.contract.known import KnownCases
+from journal.worlds.contract.moving import MovingCases
 from journal.worlds.contract.queue import WakingCases
 from journal.worlds.contract.refusals import RefusalCases
 from journal.worlds.contract.roster import RosterCases
@@ -44,6 +45,7 @@ class WorldContract(
     StreamCases,
     StoreCases,
     RosterCases,
+    MovingCases,
 ):
     """All cases."""
 
