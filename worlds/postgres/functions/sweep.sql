@@ -12,7 +12,12 @@ begin
     select sha256(coalesce(string_agg(int8send(r.checksum), '' order by r.seq), '')) into log
     from {schema}.records r where r.rid = in_rid;
     update {schema}.runs r
-    set gone_until = coalesce(at, extract(epoch from clock_timestamp())::double precision) + seconds, digest = log
+    -- An address is kept for ever.
+    set gone_until = case
+            when r.moved_to is not null then 'infinity'
+            else coalesce(at, extract(epoch from clock_timestamp())::double precision) + seconds
+        end,
+        digest = log
     where r.rid = in_rid and r.closed_at is not null and r.gone_until is null;
     if found then
         delete from {schema}.queue q where q.rid = in_rid;
