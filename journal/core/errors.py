@@ -4,7 +4,7 @@
     ├── UsageError            the caller: the request itself is wrong
     │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
     │   ├── UnknownAgent · RunNotFound · TurnNotFound · RunExists · KeyConflict · RunBusy
-    │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding
+    │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding · RunDiffers · RunTooNew
     │   ├── NotRetriable · NotInTurn
     ├── TurnError             whoever awaits the turn
     │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
@@ -179,6 +179,28 @@ class RunNotBuilding(UsageError):
         self.run_id, self.world = run_id, world
         super().__init__(
             f"run {run_id!r} is in {world} already, and is not being copied there: nothing of it was changed"
+        )
+
+
+class RunDiffers(UsageError):
+    """Two stores hold a run of the same id, and not the same run."""
+
+    def __init__(self, *, run_id: str, world: str, reason: str) -> None:
+        self.run_id, self.world, self.reason = run_id, world, reason
+        super().__init__(
+            f"run {run_id!r} is in {world} too, and differs there ({reason}): nothing of either was changed; "
+            "copy it to another store, or under another --namespace"
+        )
+
+
+class RunTooNew(UsageError):
+    """The run needs a newer reader than this version is."""
+
+    def __init__(self, *, run_id: str, min_reader: int, reads: int) -> None:
+        self.run_id, self.min_reader, self.reads = run_id, min_reader, reads
+        super().__init__(
+            f"run {run_id!r} needs a reader of format {min_reader}, and this version reads up to {reads}: "
+            "upgrade durable-journal"
         )
 
 

@@ -49,7 +49,7 @@ def move(run: str, head: int, *, to: str = ELSEWHERE) -> Batch:
     return Batch(run, new_batch_id(), Keyed(f"move:{to}", b"digest"), at_head=head, queue=Move(to))
 
 
-async def _worked_on(world: World, run: str = "r") -> None:
+async def worked_on(world: World, run: str = "r") -> None:
     """A run with a turn that has ended, one that has not, odd bytes, blobs, and keys."""
     await begin(world, run, "t1")
     holder = await hold(world, run)
@@ -78,7 +78,7 @@ class MovingCases(ContractCases):
     async def test_an_image_says_everything(self, harness: ContractHarness) -> None:
         """Everything about a run besides its records and the bytes of its blobs."""
         async with harness.open() as world:
-            await _worked_on(world)
+            await worked_on(world)
             image = await world.image("r")
             info = await info_of(world)
             assert (image.run, image.agent, image.created) == ("r", "agent", info.created)
@@ -125,7 +125,7 @@ class MovingCases(ContractCases):
     async def test_a_copy_is_the_same_run(self, harness: ContractHarness) -> None:
         """Records are taken as they are, every field of them. A run like any other, as its last image says."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             await harness.advance(50)
             await _built(source, target)
             await target.settle("r", is_live=True)
@@ -147,7 +147,7 @@ class MovingCases(ContractCases):
     async def test_a_copy_goes_on_where_the_run_was(self, harness: ContractHarness) -> None:
         """From now on it is a run like any other."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             await _built(source, target)
             await target.settle("r", is_live=True)
             again = await target.append(submit("r", "t2"))
@@ -169,7 +169,7 @@ class MovingCases(ContractCases):
     async def test_a_copy_may_be_built_again_from_anywhere(self, harness: ContractHarness) -> None:
         """Those up to the head are there already and are skipped, so that any call may be made again."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             image, records = await source.image("r"), await source.read("r")
             blob = Blob("b1", b"\x00a blob")
             assert await target.build(image, records[:4], [blob]) == 4
@@ -185,7 +185,7 @@ class MovingCases(ContractCases):
     async def test_a_copy_has_no_gap(self, harness: ContractHarness) -> None:
         """Must go on densely behind the head. All of it or nothing. `InvalidValue` for a gap."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             image, records = await source.image("r"), await source.read("r")
             await refusal(InvalidValue, target.build(image, records[1:3], []))
             assert await target.run("r") is None, "nothing was written"
@@ -198,7 +198,7 @@ class MovingCases(ContractCases):
     async def test_a_later_image_replaces_the_one_before(self, harness: ContractHarness) -> None:
         """Everything else is replaced by what `image` says."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             await _built(source, target)
             holder = await hold(source, "r")
             await holder.finish("failed")
@@ -216,7 +216,7 @@ class MovingCases(ContractCases):
     async def test_a_run_that_is_being_built_takes_nothing(self, harness: ContractHarness) -> None:
         """It may be read, and takes nothing through the door; nobody can claim it, and no sweep takes it."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             holder = await hold(source, "r")
             await _built(source, target)
             assert await target.read("r") == await source.read("r")
@@ -240,7 +240,7 @@ class MovingCases(ContractCases):
     async def test_a_run_that_is_there_is_not_built(self, harness: ContractHarness) -> None:
         """Raises `RunNotBuilding` for a run that is there and is not building, `RunGone` where a tombstone is."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             image, records = await source.image("r"), await source.read("r")
             await begin(target, "r")
             error = await refusal(RunNotBuilding, target.build(image, records, []))
@@ -258,7 +258,7 @@ class MovingCases(ContractCases):
     async def test_only_what_is_built_is_settled(self, harness: ContractHarness) -> None:
         """Raises `RunNotBuilding`, `RunNotFound`, and `InvalidValue` if records up to the image's head are missing."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             for is_live in (True, False):
                 await refusal(RunNotBuilding, source.settle("r", is_live=is_live))
                 await refusal(RunNotFound, target.settle("r", is_live=is_live))
@@ -276,7 +276,7 @@ class MovingCases(ContractCases):
     async def test_a_copy_that_is_not_live_is_held_back(self, harness: ContractHarness) -> None:
         """If it has an unfinished turn it is blocked, and nobody works on it before a `Retry`; and it is not due."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             await _built(source, target)
             await target.settle("r", is_live=False)
             info = await info_of(target)
@@ -302,7 +302,7 @@ class MovingCases(ContractCases):
     async def test_a_closed_run_is_copied_closed(self, harness: ContractHarness) -> None:
         """When it was closed."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             committed(await source.append(close("r")))
             await _built(source, target)
             await harness.advance(100)
@@ -319,7 +319,7 @@ class MovingCases(ContractCases):
     async def test_whoever_waits_for_a_run_sees_it_arrive(self, harness: ContractHarness) -> None:
         """It waits for a run that does not exist yet."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
-            await _worked_on(source)
+            await worked_on(source)
             async with watching(target, "r") as watcher:
                 await _built(source, target)
                 await watcher.until_count(11)
@@ -333,7 +333,7 @@ class MovingCases(ContractCases):
     async def test_a_moved_run_takes_nothing_more(self, harness: ContractHarness) -> None:
         """The run lives at `to` from now on: its queue entry is removed, and with it any claim."""
         async with harness.open() as world, harness.open() as other:
-            await _worked_on(world)
+            await worked_on(world)
             await other.append(signal("r", "known to others"))
             holder = await hold(world, "r")
             batch = move("r", 12)
@@ -359,7 +359,7 @@ class MovingCases(ContractCases):
     async def test_a_moved_run_says_where_it_is(self, harness: ContractHarness) -> None:
         """The world that it was moved to; it is closed here, and may be read until it is swept."""
         async with harness.open() as world:
-            await _worked_on(world)
+            await worked_on(world)
             before = await world.read("r")
             committed(await world.append(move("r", 11)))
             info = await info_of(world)
@@ -398,7 +398,7 @@ class MovingCases(ContractCases):
     async def test_a_follower_is_told_that_the_run_has_moved(self, harness: ContractHarness) -> None:
         """Raises `RunGone` behind the last record of one that was moved away."""
         async with harness.open() as world, harness.open() as other:
-            await _worked_on(world)
+            await worked_on(world)
             async with watching(other, "r") as watcher:
                 await watcher.until_count(11)
                 committed(await world.append(move("r", 11)))
@@ -429,7 +429,7 @@ class MovingCases(ContractCases):
     async def test_the_tombstone_of_a_moved_run_keeps_its_address(self, harness: ContractHarness) -> None:
         """How long the id of a swept run stays taken; that of one that was moved away does for ever."""
         async with harness.open() as world:
-            await _worked_on(world)
+            await worked_on(world)
             committed(await world.append(move("r", 11)))
             policy = SweepPolicy(closed_older_than_seconds=0, moved=("r",), tombstone_seconds=100)
             assert await world.sweep(policy) == 1
@@ -451,7 +451,7 @@ class MovingCases(ContractCases):
         if not harness.is_persistent:
             self.skip("this world does not claim log.persistent")
         async with harness.open(namespace="one") as source:
-            await _worked_on(source)
+            await worked_on(source)
             image, records = await source.image("r"), await source.read("r")
             async with harness.open(namespace="two") as target:
                 await target.build(image, records[:5], [Blob("b1", b"\x00a blob"), Blob("b2", b"")])
