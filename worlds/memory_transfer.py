@@ -53,8 +53,8 @@ def build(
     """See `Transfer.build`."""
     with store.lock:
         grave = store.grave(key, now)
-        if grave is not None:
-            raise RunGone(run_id=image.run, to=grave.to)
+        if grave is not None and grave.to is None:
+            raise RunGone(run_id=image.run)
         run = store.runs.get(key)
         if run is not None and run.building is None:
             raise RunNotBuilding(run_id=image.run, world=url)

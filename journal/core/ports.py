@@ -509,8 +509,8 @@ class Transfer(Protocol):
 
         Records are taken as they are, every field of them, and must go on densely behind the head; those up to
         the head are there already and are skipped, so that any call may be made again. Everything else is replaced
-        by what `image` says. Raises `RunNotBuilding` for a run that is there and is not building, `RunGone` where a
-        tombstone holds its id, `InvalidValue` for a gap.
+        by what `image` says. A tombstone with an address gives way: the run comes back. Raises `RunNotBuilding` for a
+        run that is there and is not building, `RunGone` where another tombstone holds its id, `InvalidValue` for a gap.
         """
         ...
 

@@ -134,7 +134,7 @@ class Mover:
             raise RunBuilding(run_id=run)
         if image.moved_to is not None:
             return await self._finish(image)
-        there = await self.target.run(run)
+        there = await self._look(run)
         if there is not None and not there.building:
             return await self._is_present(image)
         while True:
@@ -142,7 +142,13 @@ class Mover:
                 if free is None:
                     return _skipped(image)
                 image = free
-            await self._build(image)
+            try:
+                await self._build(image)
+            except (RunNotBuilding, RunDiffers):
+                image = await self.source.image(run)
+                if image.moved_to != self.target.url:
+                    raise
+                return await self._finish(image)  # another mover was quicker
             if not self._freeze:
                 await self.target.settle(run, is_live=False)
                 is_held_back = image.is_unfinished and image.closed is None
@@ -161,13 +167,29 @@ class Mover:
             image = await self.source.image(image.run)
         return image
 
+    async def _look(self, run: str) -> RunInfo | None:
+        """The run in the target; None also where only the address of the source is left: then it comes back."""
+        home = self.source.url
+        try:
+            there = await self.target.run(run)
+        except RunGone as gone:
+            if gone.to != home:
+                raise
+            return None
+        if there is None or there.moved_to is None:
+            return there
+        if there.moved_to != home:
+            raise RunGone(run_id=run, to=there.moved_to)
+        await self.target.sweep(SweepPolicy(closed_older_than_seconds=0, moved=(run,)))
+        return None
+
     # Building
 
     async def _build(self, image: RunImage) -> None:
         """Bring the target to the image, and read it back."""
         run, target = image.run, self.target
         bare = replace(image, turns=(), keys=())  # those come with the last piece
-        there = await target.run(run)
+        there = await self._look(run)
         head = 0 if there is None else there.head
         if head > image.head:
             raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")

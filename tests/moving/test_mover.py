@@ -157,6 +157,39 @@ async def test_a_moved_run_goes_on_where_it_was(stores: Stores, of: str, to: str
         assert await target.image("long") == before["long"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_archived_run_comes_back_and_goes_again(stores: Stores, kind: str) -> None:
+    async with both(await stores(kind), await stores("sqlite")) as (hot, cold):
+        await worked_on(hot)
+        for n in range(2):
+            there = mover(hot, cold, freeze=True)
+            assert (await there.carry("r")).result == "moved"
+            assert await there.sweep(["r"]) == 1
+            assert await hot.append(signal("r", f"late {n}")) == Gone(cold.url)
+            assert (await mover(cold, hot, freeze=True).carry("r")).result == "moved"
+            assert await cold.append(signal("r", f"late {n}")) == Gone(hot.url)
+            committed(await hot.append(signal("r", f"back {n}")))
+        assert [record.seq for record in await hot.read("r")] == list(range(1, 14))
+        assert (await hold(hot, "r")).claimed.turn == "t2"
+
+
+async def test_two_movers_of_one_run_move_it_once(stores: Stores) -> None:
+    async with both(await stores("sqlite"), await stores("postgres")) as (source, target):
+        await worked_on(source)
+        results: list[Moving] = []
+
+        async def move() -> None:
+            results.append(await mover(source, target, freeze=True).carry("r"))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(move)
+        assert [m.result for m in results] == ["moved"] * 3
+        assert not any(m.held_back for m in results)
+        assert await target.read("r") == await source.read("r")
+        assert (await hold(target, "r")).claimed.turn == "t2"
+
+
 # Interruptions -----------------------------------------------------------------------------------------
 
 

@@ -446,6 +446,38 @@ class MovingCases(ContractCases):
                 error = await refusal(RunGone, attempt)
                 assert (error.run_id, error.to) == ("r", ELSEWHERE)
 
+    async def test_a_run_that_was_moved_away_may_come_back(self, harness: ContractHarness) -> None:
+        """A tombstone with an address gives way: the run comes back."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await worked_on(source)
+            await _built(source, target)
+            await target.settle("r", is_live=True)
+            committed(await source.append(move("r", 11)))
+            await refusal(RunNotBuilding, source.build(await target.image("r"), (), ()))
+            assert await source.sweep(SweepPolicy(closed_older_than_seconds=0, moved=("r",))) == 1
+            committed(await target.append(signal("r", "there")))
+            await _built(target, source)
+            await source.settle("r", is_live=True)
+            assert await source.read("r") == await target.read("r")
+            assert await source.image("r") == await target.image("r")
+            assert isinstance(await source.append(submit("r", "t1")), Duplicate)
+            holder = await hold(source, "r")
+            await holder.finish()
+            await harness.advance(1e6)
+            await source.sweep(SweepPolicy(closed_older_than_seconds=0))
+            assert (await info_of(source)).head == 13, "it is no tombstone's business any more"
+
+    async def test_the_run_of_a_dead_holder_is_copied_as_due(self, harness: ContractHarness) -> None:
+        """Claims and leases are no part of it: nobody holds the copy."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await begin(source, "r")
+            await (await hold(source, "r", lease_seconds=30)).start()
+            await harness.advance(31)
+            await _built(source, target)
+            await target.settle("r", is_live=True)
+            claimed = (await hold(target, "r")).claimed
+            assert (claimed.claim.epoch, claimed.turn, claimed.taken_over) == (2, "t1", False)
+
     async def test_what_is_being_built_outlives_the_world(self, harness: ContractHarness) -> None:
         """All of it becomes durable."""
         if not harness.is_persistent:

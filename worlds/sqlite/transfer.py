@@ -72,7 +72,8 @@ class Transfers:
         door, run = self._door, image.run
         known = door.look(run)
         if known is not None and known.gone_until is not None:
-            if not door.is_free(known):
+            comes_back = known.moved_to is not None and known.is_emptied
+            if not (comes_back or door.is_free(known)):
                 return RunGone(run_id=run, to=known.moved_to)
             door.free(run, known)
             known = None

@@ -62,7 +62,7 @@ begin
     run_id := known.rid;
     head := 0;
     if known.gone_until is not null then
-        if known.gone_until > now or not known.is_emptied then
+        if (known.gone_until > now and known.moved_to is null) or not known.is_emptied then
             answer := 3; moved_to := known.moved_to;
             return;
         end if;

@@ -32,8 +32,8 @@ local function build(KEYS, A)
   local H, R, X, run = KEYS[1], KEYS[2], KEYS[3], A[2]
   local _, now = clock(A[1])
   local text, gone, moved, building = unpack(redis.call('HMGET', H, 'tip', 'gone', 'moved', 'building'))
-  if gone and tonumber(gone) > now then
-    return {2, moved or ''}
+  if gone and tonumber(gone) > now and not moved then
+    return {2, ''}
   elseif text and not building then
     return {1}
   end
@@ -58,7 +58,8 @@ local function build(KEYS, A)
     )
     forget_fields(H, 't:', 'k:')
   else
-    redis.call('DEL', H) -- a tombstone whose time is over
+    redis.call('DEL', H) -- a tombstone whose time is over, or whose run comes back
+    redis.call('ZREM', X, 'g' .. sortable(gone or 0) .. run)
     entry = {pos = new_position(X)}
   end
   tip.epoch, tip.takeovers, tip.closed = tonumber(A[8]), tonumber(A[9]), true
