@@ -40,7 +40,8 @@ from journal.core.ports import (
 )
 from journal.core.records import Record
 from journal.worlds import memory_transfer
-from journal.worlds.memory_store import WORK, Key, Run, Store
+from journal.worlds.memory_bells import WORK, Key
+from journal.worlds.memory_store import Run, Store
 
 PAGE = 256
 """Items a follower takes at a time."""

@@ -8,7 +8,8 @@ from journal.core.codec import Blob
 from journal.core.errors import RunGone, RunNotBuilding
 from journal.core.ports import Committed, KeyInfo, RunImage
 from journal.core.records import Record
-from journal.worlds.memory_store import Key, Run, Store
+from journal.worlds.memory_bells import Key
+from journal.worlds.memory_store import Run, Store
 from journal.worlds.queue import Entry
 from journal.worlds.transfer import check_complete, new_records, settled, status_of_image
 

@@ -12,8 +12,8 @@ import pytest
 
 from journal.core.ports import World
 from journal.worlds import open_world
+from journal.worlds.contract.building import worked_on
 from journal.worlds.contract.harness import begin, committed, hold, info_of
-from journal.worlds.contract.moving import worked_on
 from tests.cli.conftest import Cli, objects
 from tests.cli.processes import Process, running
 

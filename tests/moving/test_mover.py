@@ -38,6 +38,7 @@ from journal.core.ports import (
 from journal.core.records import Record
 from journal.engine.moving import PIECE_BYTES, PIECE_ROWS, Mover, Moving, all_runs, digest
 from journal.worlds import open_world
+from journal.worlds.contract.building import worked_on
 from journal.worlds.contract.harness import (
     Holder,
     begin,
@@ -50,7 +51,6 @@ from journal.worlds.contract.harness import (
     signal,
     submit,
 )
-from journal.worlds.contract.moving import worked_on
 from tests.moving.conftest import Stores
 
 pytestmark = pytest.mark.anyio

@@ -8,6 +8,7 @@ that it checks.
 
 from collections.abc import AsyncIterator
 
+from journal.worlds.contract.building import BuildingCases
 from journal.worlds.contract.check import namespaces_of
 from journal.worlds.contract.claims import ClaimCases
 from journal.worlds.contract.door import DoorCases
@@ -45,6 +46,7 @@ class WorldContract(
     StreamCases,
     StoreCases,
     RosterCases,
+    BuildingCases,
     MovingCases,
 ):
     """All cases."""
