@@ -22,6 +22,10 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
                     harness = sqlite_harness(tmp_path)
                 case "postgres":
                     harness = postgres_harness(request.getfixturevalue("postgres_server"))
+                case "pooled":
+                    harness = postgres_harness(request.getfixturevalue("postgres_server"))
+                    url = (await stack.enter_async_context(harness)).url
+                    return f"{url}&pooler=transaction"
                 case _:
                     harness = redis_harness(request.getfixturevalue(f"{kind}_server"))
             return (await stack.enter_async_context(harness)).url

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,14 @@ from tests.moving.conftest import Stores
 pytestmark = pytest.mark.anyio
 
 KINDS = ("sqlite", "postgres", "redis")
+OTHERS = [
+    ("sqlite", "cluster"),
+    ("cluster", "sqlite"),
+    ("cluster", "cluster"),
+    ("pooled", "sqlite"),
+    ("sqlite", "pooled"),
+]
+PAIRS = [*product(KINDS, KINDS), *OTHERS]
 
 
 @asynccontextmanager
@@ -126,11 +134,8 @@ async def test_a_copy_is_the_same_on_every_store(stores: Stores, of: str, to: st
         assert (await hold(source, "odd")).claimed.turn == "t2"
 
 
-@pytest.mark.parametrize("to", [*KINDS, "cluster"])
-@pytest.mark.parametrize("of", [*KINDS, "cluster"])
+@pytest.mark.parametrize(("of", "to"), PAIRS)
 async def test_a_moved_run_goes_on_where_it_was(stores: Stores, of: str, to: str) -> None:
-    if of == "cluster" and to not in ("sqlite", "cluster"):
-        pytest.skip("a cluster speaks as one server does")
     async with both(await stores(of), await stores(to)) as (source, target):
         runs = await fill(source)
         before = {run: await source.image(run) for run in runs}

@@ -63,7 +63,8 @@ class Reader:
             return None
         rid, closed_at, gone_until, moved_to, is_building = row
         if gone_until is None:
-            return Place(rid, closed_at is not None, moved_to, bool(is_building))
+            is_closed = closed_at is not None and not is_building
+            return Place(rid, is_closed, moved_to, bool(is_building))
         if gone_until > now:
             raise RunGone(run_id=run, to=moved_to)
         return None

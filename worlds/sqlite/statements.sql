@@ -185,7 +185,7 @@ select turn, submitted, status, finished from turns where rid = ? and turn = ?;
 
 -- name: get_info
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
@@ -194,7 +194,7 @@ from runs r where r.namespace = ? and r.run = ?;
 
 -- name: list_runs
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
@@ -205,7 +205,7 @@ order by r.rid desc limit :limit;
 
 -- name: list_runs_by_agent
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
@@ -217,7 +217,7 @@ order by r.rid desc limit :limit;
 -- name: list_runs_by_status
 -- The agent is compared afterwards, where one is given: the status narrows more.
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
@@ -326,7 +326,7 @@ group by 1, 2;
 
 -- name: image
 select
-    rid, gone_until, moved_to, agent, created, min_reader, closed_at, epoch, status, priority, due_at, takeovers,
+    rid, gone_until, moved_to, agent, created, min_reader, case when building is null then closed_at end, epoch, status, priority, due_at, takeovers,
     building is not null, token is not null, lease_until, boot, holder, holder_file,
     (select seq from records where rid = r.rid order by seq desc limit 1)
 from runs r where namespace = ? and run = ?;
@@ -344,8 +344,9 @@ select id from blobs where rid = ? order by id;
 select building from runs where rid = ?;
 
 -- name: build_run
+-- Closed, for workers of the version before, at a time that no sweep comes to.
 update runs
-set agent = ?, created = ?, min_reader = ?, turns = ?, status = ?, priority = ?, epoch = ?, takeovers = ?, building = ?
+set closed_at = 9e15, agent = ?, created = ?, min_reader = ?, turns = ?, status = ?, priority = ?, epoch = ?, takeovers = ?, building = ?
 where rid = ?;
 
 -- name: forget_turns
