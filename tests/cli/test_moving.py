@@ -3,17 +3,21 @@
 import asyncio
 import json
 import os
-import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import anyio
 import pytest
 
-from journal.core.ports import World
+from journal.core.ports import RunQuery, World
 from journal.worlds import open_world
 from journal.worlds.contract.building import worked_on
 from journal.worlds.contract.harness import begin, committed, hold, info_of
+from journal.worlds.postgres import drop_schema
+from journal.worlds.redis import drop_prefix
 from tests.cli.conftest import Cli, objects
 from tests.cli.processes import Process, running
 
@@ -193,9 +197,26 @@ async def _long(world: World, run: str) -> None:
     await holder.release()
 
 
+@pytest.fixture
+def target(request: pytest.FixtureRequest, home: Path) -> Iterator[str]:
+    """URL of an empty store of the kind that is asked for."""
+    match request.param:
+        case "postgres":
+            url = f"{request.getfixturevalue('postgres_server')}?schema=killed_{uuid4().hex[:12]}"
+            yield url
+            asyncio.run(drop_schema(url))
+        case "redis":
+            url = f"{request.getfixturevalue('redis_server')}?prefix=killed-{uuid4().hex[:12]}"
+            yield url
+            asyncio.run(drop_prefix(url))
+        case _:
+            yield "sqlite:other.db"
+
+
 @pytest.mark.parametrize("freeze", [("--freeze",), ()], ids=["move", "copy"])
+@pytest.mark.parametrize("target", ["sqlite", "postgres", "redis"], indirect=True)
 def test_a_copier_that_is_killed_is_finished_by_the_next(
-    cli: Cli, home: Path, freeze: tuple[str, ...]
+    cli: Cli, home: Path, target: str, freeze: tuple[str, ...]
 ) -> None:
     runs = [f"r{n}" for n in range(4)]
 
@@ -204,17 +225,18 @@ def test_a_copier_that_is_killed_is_finished_by_the_next(
             await _long(world, run)
 
     in_world("sqlite:journal.db", fill)
-    command = ("copy", "sqlite:journal.db", "sqlite:other.db", *freeze)
+    command = ("copy", "sqlite:journal.db", target, *freeze)
+    in_world(target, lambda world: world.runs(RunQuery()))  # the store is made
     with running(home, *command) as copier:
-        _until_building(home / "other.db", "r2")
+        in_world(target, lambda world: _until_half_way(world, "r2"))
         copier.popen.kill()
         copier.wait()
-    found = {r["run"]: r for r in objects(cli("runs", "--json", "--world", "sqlite:other.db", app=None))}
+    found = {r["run"]: r for r in objects(cli("runs", "--json", "--world", target, app=None))}
     assert found["r2"]["building"]
     assert not found["r0"]["building"]
-    refused = cli("retry", "r2", "--world", "sqlite:other.db", app=None)
+    refused = cli("retry", "r2", "--world", target, app=None)
     assert (refused.exit_code, "journal copy" in refused.stderr) == (2, True)
-    assert "being copied here" in cli("show", "r2", "--world", "sqlite:other.db", app=None).stderr
+    assert "being copied here" in cli("show", "r2", "--world", target, app=None).stderr
     done = cli(*command, app=None)
     assert done.exit_code == 0, done.output
     results = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
@@ -224,31 +246,20 @@ def test_a_copier_that_is_killed_is_finished_by_the_next(
     async def logs(world: World) -> dict[str, Any]:
         return {run: await world.read(run, limit=10_000) for run in runs}
 
-    assert in_world("sqlite:journal.db", logs) == in_world("sqlite:other.db", logs)
+    assert in_world("sqlite:journal.db", logs) == in_world(target, logs)
 
     async def due(world: World) -> int:
         return len((await world.claim(worker="w", limit=9, lease_seconds=5, agents=None, reads=1)).claimed)
 
-    counts = [in_world(url, due) for url in ("sqlite:journal.db", "sqlite:other.db")]
+    counts = [in_world(url, due) for url in ("sqlite:journal.db", target)]
     assert counts == ([0, 4] if freeze else [4, 0])
 
 
-def _until_building(path: Path, run: str) -> None:
+async def _until_half_way(world: World, run: str) -> None:
     """Until that copy has some records."""
-    asked = "select 1 from runs join records using (rid) where run = ? and building is not null limit 1"
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if path.exists():
-            connection = sqlite3.connect(path)
-            try:
-                if connection.execute(asked, (run,)).fetchone():
-                    return
-            except sqlite3.OperationalError:
-                pass  # the schema is still being made
-            finally:
-                connection.close()
-        time.sleep(0.001)
-    raise AssertionError(f"{run} was never seen half way")
+    with anyio.fail_after(60):
+        while (info := await world.run(run)) is None or not (info.building and info.head):
+            await anyio.sleep(0.002)
 
 
 # Archiving ---------------------------------------------------------------------------------------------

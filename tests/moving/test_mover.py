@@ -241,12 +241,13 @@ class Steps:
         return await step()
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("freeze", [True, False], ids=["move", "copy"])
 @pytest.mark.parametrize("is_last_taken", [True, False], ids=["after", "before"])
 async def test_a_crash_at_any_step_is_finished_by_the_same_command(
-    stores: Stores, freeze: bool, is_last_taken: bool
+    stores: Stores, freeze: bool, is_last_taken: bool, kind: str
 ) -> None:
-    async with both(await stores("sqlite"), await stores("sqlite")) as (source, target):
+    async with both(await stores(kind), await stores(kind)) as (source, target):
         for allowed in count():
             run = f"r{allowed}"
             await worked_on(source, run)

@@ -3,14 +3,16 @@
 What they write, and how a run that is being built differs from others, stands in `lua/transfer.lua`.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
+import anyio
 import msgspec
 
 from journal.core.codec import Blob
-from journal.core.errors import RunGone, RunNotBuilding, RunNotFound
-from journal.core.ports import KeyInfo, RunImage, RunStatus, TurnInfo
+from journal.core.errors import RunGone, RunNotBuilding, RunNotFound, WorldUnavailable
+from journal.core.ports import KeyInfo, RunImage, RunStatus, TurnInfo, Unknown
 from journal.core.records import Record
 from journal.worlds.redis.calls import Cut
 from journal.worlds.redis.connection import Part
@@ -24,6 +26,9 @@ from journal.worlds.transfer import check_complete, kept, kept_image, new_record
 _BUILD, _SETTLE = function("build"), function("settle")
 _pack = msgspec.msgpack.Encoder().encode
 _NOT_BUILDING, _GONE, _GAP = 1, 2, 3
+ANSWER_SECONDS = 60.0
+AGAIN_SECONDS = 0.1
+"""Until when, and how soon, an unanswered piece is offered again."""
 
 
 class Transfers:
@@ -60,7 +65,7 @@ class Transfers:
         if blobs:
             names.append(keys.blobs)
         parts = (b"FCALL", _BUILD, len(names), *names, at, *_arguments(image, records, blobs))
-        code, *told = await self._wire.call(parts)
+        (code, *told), _ = await self._ask(parts)
         if code == _NOT_BUILDING:
             raise RunNotBuilding(run_id=run, world=self._url)
         if code == _GONE:
@@ -73,6 +78,7 @@ class Transfers:
     async def settle(self, run: str, *, is_live: bool, at: str) -> None:
         """See `Transfer.settle`."""
         keys = self._keys.of_run(run)
+        was_unsure = False
         while True:
             gone, moved, tip, building = await self._wire.call(
                 ("HMGET", keys.hash, "gone", "moved", "tip", "building")
@@ -80,16 +86,33 @@ class Transfers:
             await self._reader.check_gone(run, gone, moved)
             if tip is None:
                 raise RunNotFound(run_id=run, world=self._url)
+            if building is None and was_unsure:
+                return  # it had landed
             if building is None:
                 raise RunNotBuilding(run_id=run, world=self._url)
             image, head = kept_image(building), int.from_bytes(tip[:6], "big")
             check_complete(run, head, image.head)
             status, due_at = settled(image, is_live=is_live)
             names = (b"FCALL", _SETTLE, 2, keys.hash, keys.index, at, keys.name)
-            parts = (*names, building, head, status, _time(due_at), _time(image.closed), keys.stream)
-            # Not asked again where the connection was lost: that it is settled is no news then, but a refusal.
-            if await self._wire.call(parts, cut=Cut.FAILED):
+            is_settled, was_unsure = await self._ask(
+                (*names, building, head, status, _time(due_at), _time(image.closed), keys.stream)
+            )
+            if is_settled:
                 return
+
+    async def _ask(self, parts: tuple[Part, ...]) -> tuple[Any, bool]:
+        """The answer, and whether it had to be asked for again.
+
+        Offered like a batch, so that it is answered once as many replicas have it as are to.
+        """
+        until = time.monotonic() + ANSWER_SECONDS
+        was_unsure = False
+        while isinstance(reply := await self._wire.call(parts, cut=Cut.UNKNOWN), Unknown):
+            if time.monotonic() > until:
+                raise WorldUnavailable(f"no answer for {ANSWER_SECONDS:g} s: {reply.reason}", world=self._url)
+            was_unsure = True
+            await anyio.sleep(AGAIN_SECONDS)
+        return reply, was_unsure
 
 
 def _arguments(image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> list[Part]:

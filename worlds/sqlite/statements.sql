@@ -276,6 +276,11 @@ where rid = :rid and (seq, sub) in (select seq, sub from deltas where rid = :rid
 -- name: drop_turns
 delete from turns where rid = :rid and turn in (select turn from turns where rid = :rid limit :limit);
 
+-- name: drop_moved_keys
+-- Those of a run that was moved are known where it lives now.
+delete from keys where rid = :rid and key in (select key from keys where rid = :rid limit :limit)
+    and exists (select 1 from runs where rid = :rid and moved_to is not null);
+
 -- name: mark_emptied
 update runs set is_emptied = 1 where rid = ?;
 

@@ -546,6 +546,8 @@ begin
         and id in (select b.id from "dumped_store".blobs b where b.rid = in_rid limit size);
     if found then return false; end if;
     delete from "dumped_store".turns where rid = in_rid;
+    -- Those of a run that was moved are known where it lives now.
+    delete from "dumped_store".keys k using "dumped_store".runs r where k.rid = in_rid and r.rid = in_rid and r.moved_to is not null;
     update "dumped_store".runs r set is_emptied = true where r.rid = in_rid;
     return true;
 end $$;
@@ -786,41 +788,41 @@ CREATE TABLE dumped_store.workers (
 
 INSERT INTO dumped_store.blobs VALUES (1, '\x6231', 579872904, '\x6120626c6f62');
 
-INSERT INTO dumped_store.deltas VALUES (1, 5, 1, 1796022681.825462, '\x63', 1, '\x22706965636522');
+INSERT INTO dumped_store.deltas VALUES (1, 5, 1, 1796023713.315243, '\x63', 1, '\x22706965636522');
 
-INSERT INTO dumped_store.keys VALUES (1, '\x7375626d69743a7431', '\x646967657374', 1, 2, 1796022681.73544);
-INSERT INTO dumped_store.keys VALUES (2, '\x7375626d69743a7431', '\x646967657374', 1, 2, 1796022681.842292);
-INSERT INTO dumped_store.keys VALUES (3, '\x7375626d69743a7431', '\x646967657374', 1, 2, 1796022681.860026);
-INSERT INTO dumped_store.keys VALUES (3, '\x636c6f7365', '\x646967657374', 4, 4, 1796022681.881532);
+INSERT INTO dumped_store.keys VALUES (1, '\x7375626d69743a7431', '\x646967657374', 1, 2, 1796023713.273723);
+INSERT INTO dumped_store.keys VALUES (2, '\x7375626d69743a7431', '\x646967657374', 1, 2, 1796023713.32178);
+INSERT INTO dumped_store.keys VALUES (3, '\x7375626d69743a7431', '\x646967657374', 1, 2, 1796023713.323679);
+INSERT INTO dumped_store.keys VALUES (3, '\x636c6f7365', '\x646967657374', 4, 4, 1796023713.333477);
 
-INSERT INTO dumped_store.queue VALUES (1, 'default', 'agent', -7516135538876261528, 0, NULL, 1796022711.790872, 1, NULL, false, 0, false, 1, 'succeeded', NULL, NULL, NULL);
-INSERT INTO dumped_store.queue VALUES (2, 'default', 'agent', -8210982198367368955, 0, 1796022681.842292, NULL, 0, NULL, false, 0, false, 1, 'pending', NULL, NULL, NULL);
-INSERT INTO dumped_store.queue VALUES (3, 'default', 'agent', -6106507526732501688, 0, NULL, 1796022711.864512, 1, NULL, false, 0, false, 1, 'succeeded', NULL, NULL, NULL);
+INSERT INTO dumped_store.queue VALUES (1, 'default', 'agent', -7516135538876261528, 0, NULL, 1796023743.298136, 1, NULL, false, 0, false, 1, 'succeeded', NULL, NULL, NULL);
+INSERT INTO dumped_store.queue VALUES (2, 'default', 'agent', -8210982198367368955, 0, 1796023713.32178, NULL, 0, NULL, false, 0, false, 1, 'pending', NULL, NULL, NULL);
+INSERT INTO dumped_store.queue VALUES (3, 'default', 'agent', -6106507526732501688, 0, NULL, 1796023743.327559, 1, NULL, false, 0, false, 1, 'succeeded', NULL, NULL, NULL);
 
-INSERT INTO dumped_store.records VALUES (1, 1, 1796022681.73544, 'run.created', NULL, NULL, 0, '\x0c6518052b6ce457bc8493f82bb9388f', '\x82a56167656e74a56167656e74a56e6f6e6365c4106e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e', 547040207, NULL);
-INSERT INTO dumped_store.records VALUES (1, 2, 1796022681.73544, 'turn.submitted', '\x7431', NULL, 0, '\x0c6518052b6ce457bc8493f82bb9388f', '\x82a5696e707574c4072268656c6c6f22ac696e7075745f646967657374c406646967657374', 1865879389, NULL);
-INSERT INTO dumped_store.records VALUES (1, 3, 1796022681.810913, 'turn.started', '\x7431', NULL, 1, '\x93f83a80075f673b67be136961aec3e4', '\x82a6776f726b6572a177a7617474656d707401', 2904681126, NULL);
-INSERT INTO dumped_store.records VALUES (1, 4, 1796022681.817001, 'call.outcome', '\x7431', '\x63', 1, '\x0cf4b5a1cfb32328626d828d5b9c21a9', '\x82a6737461747573a26f6ba576616c7565c40131', 1969635166, NULL);
-INSERT INTO dumped_store.records VALUES (1, 5, 1796022681.821627, 'call.outcome', '\x7431', '\x64', 1, '\xa862ba62ed01f87d66c1add051d8602b', '\x82a6737461747573a26f6ba576616c7565c40131', 2913289336, NULL);
-INSERT INTO dumped_store.records VALUES (1, 6, 1796022681.831766, 'turn.finished', '\x7431', NULL, 1, '\x56db8ea0b5358e92ecae25443ab396b2', '\x81a6737461747573a9737563636565646564', 1439212297, NULL);
-INSERT INTO dumped_store.records VALUES (2, 1, 1796022681.842292, 'run.created', NULL, NULL, 0, '\xa9b7c306aeb0ccf2c12a23b1665d6774', '\x82a56167656e74a56167656e74a56e6f6e6365c4106e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e', 2691791145, NULL);
-INSERT INTO dumped_store.records VALUES (2, 2, 1796022681.842292, 'turn.submitted', '\x7431', NULL, 0, '\xa9b7c306aeb0ccf2c12a23b1665d6774', '\x82a5696e707574c4072268656c6c6f22ac696e7075745f646967657374c406646967657374', 652124738, NULL);
-INSERT INTO dumped_store.records VALUES (3, 1, 1796022681.860026, 'run.created', NULL, NULL, 0, '\x5c25900b0b1c032cf86ba05e015715ea', '\x82a56167656e74a56167656e74a56e6f6e6365c4106e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e', 2483341593, NULL);
-INSERT INTO dumped_store.records VALUES (3, 2, 1796022681.860026, 'turn.submitted', '\x7431', NULL, 0, '\x5c25900b0b1c032cf86ba05e015715ea', '\x82a5696e707574c4072268656c6c6f22ac696e7075745f646967657374c406646967657374', 3401566, NULL);
-INSERT INTO dumped_store.records VALUES (3, 3, 1796022681.873484, 'turn.finished', '\x7431', NULL, 1, '\x04677fa961a05bc7bb4d32cd62cd2420', '\x81a6737461747573a9737563636565646564', 2383215650, NULL);
-INSERT INTO dumped_store.records VALUES (3, 4, 1796022681.881532, 'run.closed', NULL, NULL, 0, '\x0391eced00c14b91f27409ca49088d8c', '\x80', 4189105719, NULL);
+INSERT INTO dumped_store.records VALUES (1, 1, 1796023713.273723, 'run.created', NULL, NULL, 0, '\x0437f08b1439e2ee89a239a9c9fa17ef', '\x82a56167656e74a56167656e74a56e6f6e6365c4106e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e', 547040207, NULL);
+INSERT INTO dumped_store.records VALUES (1, 2, 1796023713.273723, 'turn.submitted', '\x7431', NULL, 0, '\x0437f08b1439e2ee89a239a9c9fa17ef', '\x82a5696e707574c4072268656c6c6f22ac696e7075745f646967657374c406646967657374', 1865879389, NULL);
+INSERT INTO dumped_store.records VALUES (1, 3, 1796023713.304504, 'turn.started', '\x7431', NULL, 1, '\x883986ceca8b288d431368a0ad5758ca', '\x82a6776f726b6572a177a7617474656d707401', 2904681126, NULL);
+INSERT INTO dumped_store.records VALUES (1, 4, 1796023713.306835, 'call.outcome', '\x7431', '\x63', 1, '\xfea90219fcc1ded83a2c9fb1a2b45752', '\x82a6737461747573a26f6ba576616c7565c40131', 1969635166, NULL);
+INSERT INTO dumped_store.records VALUES (1, 5, 1796023713.313929, 'call.outcome', '\x7431', '\x64', 1, '\x59b2a6706d7f4a578bdb358e7a948fd6', '\x82a6737461747573a26f6ba576616c7565c40131', 2913289336, NULL);
+INSERT INTO dumped_store.records VALUES (1, 6, 1796023713.318177, 'turn.finished', '\x7431', NULL, 1, '\xd88d0d8192c1ffe01832336e2f48577a', '\x81a6737461747573a9737563636565646564', 1439212297, NULL);
+INSERT INTO dumped_store.records VALUES (2, 1, 1796023713.32178, 'run.created', NULL, NULL, 0, '\x576baa18778c17a11d311dbeed705552', '\x82a56167656e74a56167656e74a56e6f6e6365c4106e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e', 2691791145, NULL);
+INSERT INTO dumped_store.records VALUES (2, 2, 1796023713.32178, 'turn.submitted', '\x7431', NULL, 0, '\x576baa18778c17a11d311dbeed705552', '\x82a5696e707574c4072268656c6c6f22ac696e7075745f646967657374c406646967657374', 652124738, NULL);
+INSERT INTO dumped_store.records VALUES (3, 1, 1796023713.323679, 'run.created', NULL, NULL, 0, '\x8db21b0a07f4c89c34e99d278c0dc103', '\x82a56167656e74a56167656e74a56e6f6e6365c4106e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e', 2483341593, NULL);
+INSERT INTO dumped_store.records VALUES (3, 2, 1796023713.323679, 'turn.submitted', '\x7431', NULL, 0, '\x8db21b0a07f4c89c34e99d278c0dc103', '\x82a5696e707574c4072268656c6c6f22ac696e7075745f646967657374c406646967657374', 3401566, NULL);
+INSERT INTO dumped_store.records VALUES (3, 3, 1796023713.330028, 'turn.finished', '\x7431', NULL, 1, '\x0ca1279dec94c295c59bc45b7b5b3793', '\x81a6737461747573a9737563636565646564', 2383215650, NULL);
+INSERT INTO dumped_store.records VALUES (3, 4, 1796023713.333477, 'run.closed', NULL, NULL, 0, '\x089515c6fbdb5ea7c9effa9f53a93d83', '\x80', 4189105719, NULL);
 
-INSERT INTO dumped_store.runs OVERRIDING SYSTEM VALUE VALUES (1, 'default', 'order-42', 'agent', 1796022681.73544, 1, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO dumped_store.runs OVERRIDING SYSTEM VALUE VALUES (2, 'default', 'order-43', 'agent', 1796022681.842292, 1, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO dumped_store.runs OVERRIDING SYSTEM VALUE VALUES (3, 'default', 'order-44', 'agent', 1796022681.860026, 1, 1796022681.881532, NULL, false, NULL, NULL, NULL);
+INSERT INTO dumped_store.runs OVERRIDING SYSTEM VALUE VALUES (1, 'default', 'order-42', 'agent', 1796023713.273723, 1, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO dumped_store.runs OVERRIDING SYSTEM VALUE VALUES (2, 'default', 'order-43', 'agent', 1796023713.32178, 1, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO dumped_store.runs OVERRIDING SYSTEM VALUE VALUES (3, 'default', 'order-44', 'agent', 1796023713.323679, 1, 1796023713.333477, NULL, false, NULL, NULL, NULL);
 
-INSERT INTO dumped_store.turns VALUES (1, '\x7431', 2, 'succeeded', 6, 1796022681.831766);
+INSERT INTO dumped_store.turns VALUES (1, '\x7431', 2, 'succeeded', 6, 1796023713.318177);
 INSERT INTO dumped_store.turns VALUES (2, '\x7431', 2, NULL, NULL, NULL);
-INSERT INTO dumped_store.turns VALUES (3, '\x7431', 2, 'succeeded', 3, 1796022681.873484);
+INSERT INTO dumped_store.turns VALUES (3, '\x7431', 2, 'succeeded', 3, 1796023713.330028);
 
-INSERT INTO dumped_store.versions VALUES (1, '2026-11-30 07:11:21.45444+00');
-INSERT INTO dumped_store.versions VALUES (2, '2026-11-30 07:11:21.45444+00');
-INSERT INTO dumped_store.versions VALUES (3, '2026-11-30 07:11:21.45444+00');
+INSERT INTO dumped_store.versions VALUES (1, '2026-11-30 07:28:33.142816+00');
+INSERT INTO dumped_store.versions VALUES (2, '2026-11-30 07:28:33.142816+00');
+INSERT INTO dumped_store.versions VALUES (3, '2026-11-30 07:28:33.142816+00');
 
 SELECT pg_catalog.setval('dumped_store.runs_rid_seq', 3, true);
 

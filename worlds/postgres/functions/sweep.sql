@@ -39,6 +39,8 @@ begin
         and id in (select b.id from {schema}.blobs b where b.rid = in_rid limit size);
     if found then return false; end if;
     delete from {schema}.turns where rid = in_rid;
+    -- Those of a run that was moved are known where it lives now.
+    delete from {schema}.keys k using {schema}.runs r where k.rid = in_rid and r.rid = in_rid and r.moved_to is not null;
     update {schema}.runs r set is_emptied = true where r.rid = in_rid;
     return true;
 end $$;

@@ -1,5 +1,5 @@
 -- A swept run leaves a tombstone: its hash keeps until when the id stays taken, what the log hashed to,
--- where the run was moved to, if it was, and the keys.
+-- and the keys; or, if the run was moved, where to, for ever, and its keys are known there.
 
 -- KEYS: hash, stream, blobs, deltas, index. ARGV: run | closed at or before | gone until | digest of the log |
 -- 1: only if it was moved
@@ -21,7 +21,7 @@ local function bury(KEYS, A)
   )
   local fields, drop = redis.call('HKEYS', H), {}
   for _, field in ipairs(fields) do
-    if field:sub(1, 2) ~= 'k:' and field ~= 'moved' then
+    if field ~= 'moved' and (moved or field:sub(1, 2) ~= 'k:') then
       drop[#drop + 1] = field
     end
   end
