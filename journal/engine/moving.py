@@ -193,15 +193,18 @@ class Mover:
         head = 0 if there is None else there.head
         if head > image.head:
             raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")
+        is_whole = False
         while head < image.head:
             page = await self.source.read(run, after=head, limit=min(PIECE_ROWS, image.head - head))
             for piece in _pieces(page):
-                before, head = head, await target.build(bare, piece, ())
+                is_whole = piece[-1].seq == image.head and not image.blobs
+                before, head = head, await target.build(image if is_whole else bare, piece, ())
                 self._on_progress(head - before)
-        known = frozenset((await target.image(run)).blobs)
-        async for blobs in self._blobs(image, known):
-            await target.build(bare, (), blobs)
-        await target.build(image, (), ())
+        if not is_whole:
+            known = frozenset((await target.image(run)).blobs)
+            async for blobs in self._blobs(image, known):
+                await target.build(bare, (), blobs)
+            await target.build(image, (), ())
         await self._verify(image)
 
     async def _blobs(self, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
