@@ -6,7 +6,6 @@ taken twice, so that the same call again finishes what a crash left. Next: `Tran
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from hashlib import blake2b
 from typing import Literal
 
 import anyio
@@ -45,12 +44,14 @@ from journal.core.ports import (
     World,
 )
 from journal.core.records import MIN_READER, Record
+from journal.engine.digest import PIECE_ROWS, digest
 
-PIECE_ROWS = 200
 PIECE_BYTES = 4 * 1024 * 1024
-"""Records, and bytes, written in one go; a longer blob goes alone."""
+"""Written in one go; a longer blob goes alone."""
 POLL_SECONDS = 0.2
 """How often it is looked whether a holder has let go."""
+VERIFY_TRIES = 5
+"""How often the target is brought to the image, where another copies the same run."""
 OFFER_SECONDS = 60.0
 """How long an unanswered move is offered again."""
 
@@ -144,18 +145,26 @@ class Mover:
                 image = free
             try:
                 await self._build(image)
+                if not self._freeze:
+                    await self.target.settle(run, is_live=False)
+                    is_held_back = image.is_unfinished and image.closed is None
+                    return Moving(run=run, result="copied", records=image.head, held_back=is_held_back)
             except (RunNotBuilding, RunDiffers):
-                image = await self.source.image(run)
-                if image.moved_to != self.target.url:
+                if (found := await self._as_another_left_it(run)) is None:
                     raise
-                return await self._finish(image)  # another mover was quicker
-            if not self._freeze:
-                await self.target.settle(run, is_live=False)
-                is_held_back = image.is_unfinished and image.closed is None
-                return Moving(run=run, result="copied", records=image.head, held_back=is_held_back)
+                return found
             if await self._move(image):
                 return await self._go_on(image)
             image = await self.source.image(run)
+
+    async def _as_another_left_it(self, run: str) -> Moving | None:
+        """What somebody else made of the run, who copied or moved it meanwhile; None: nobody has."""
+        image, there = await self.source.image(run), await self.target.run(run)
+        if image.moved_to == self.target.url:
+            return await self._finish(image)
+        if there is not None and not there.building:
+            return await self._is_present(image)
+        return None
 
     async def _until_free(self, image: RunImage) -> RunImage | None:
         """The image once nobody holds the run; None: somebody does for longer than is to be waited."""
@@ -224,13 +233,18 @@ class Mover:
             yield blobs
 
     async def _verify(self, image: RunImage) -> None:
-        found = await self.target.image(image.run)
         expected = replace(image, held=False, building=True, due_at=None, closed=None)
-        if found != expected:
+        tries = VERIFY_TRIES
+        while (found := await self.target.image(image.run)) != expected:
             names = [
                 name for name in image.__struct_fields__ if getattr(found, name) != getattr(expected, name)
             ]
-            raise RunDiffers(run_id=image.run, world=self.target.url, reason=f"in its {', '.join(names)}")
+            tries -= 1
+            if not tries:
+                raise RunDiffers(run_id=image.run, world=self.target.url, reason=f"in its {', '.join(names)}")
+            # Another, who copies it too, may have been there in between.
+            await anyio.sleep(POLL_SECONDS)
+            await self.target.build(image, (), ())
         await self._compare(image)
 
     async def _compare(self, image: RunImage) -> None:
@@ -350,27 +364,6 @@ async def all_runs(world: World) -> list[RunInfo]:
         found += page
         before = page[-1].position
     return found[::-1]
-
-
-async def digest(world: World, image: RunImage) -> bytes:
-    """Of every field of the run's records up to the image's head, and of its blobs. Raises what reading raises."""
-    found = blake2b(digest_size=32)
-    head = 0
-    while head < image.head:
-        page = await world.read(image.run, after=head, limit=min(PIECE_ROWS, image.head - head))
-        if not page:
-            break
-        for record in page:
-            found.update(_pack(record))
-        head = page[-1].seq
-    for name in image.blobs:
-        data = await world.get_blob(image.run, name)
-        found.update(f"{name} {len(data)} ".encode())
-        found.update(data)
-    return found.digest()
-
-
-_pack = msgspec.msgpack.Encoder().encode
 
 
 def _pieces(page: Sequence[Record]) -> list[list[Record]]:

@@ -36,7 +36,8 @@ from journal.core.ports import (
     World,
 )
 from journal.core.records import Record
-from journal.engine.moving import PIECE_BYTES, PIECE_ROWS, Mover, Moving, all_runs, digest
+from journal.engine.digest import PIECE_ROWS, digest
+from journal.engine.moving import PIECE_BYTES, Mover, Moving, all_runs
 from journal.worlds import open_world
 from journal.worlds.contract.building import worked_on
 from journal.worlds.contract.harness import (
@@ -178,21 +179,25 @@ async def test_an_archived_run_comes_back_and_goes_again(stores: Stores, kind: s
         assert (await hold(hot, "r")).claimed.turn == "t2"
 
 
-async def test_two_movers_of_one_run_move_it_once(stores: Stores) -> None:
-    async with both(await stores("sqlite"), await stores("postgres")) as (source, target):
-        await worked_on(source)
-        results: list[Moving] = []
+@pytest.mark.parametrize("freeze", [True, False], ids=["move", "copy"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_several_at_one_run_carry_it_once(stores: Stores, kind: str, freeze: bool) -> None:
+    async with both(await stores("sqlite"), await stores(kind)) as (source, target):
+        for n in range(10):
+            run = f"r{n}"
+            await worked_on(source, run)
+            results: list[Moving] = []
 
-        async def move() -> None:
-            results.append(await mover(source, target, freeze=True).carry("r"))
+            async def carry(run: str = run, results: list[Moving] = results) -> None:
+                results.append(await mover(source, target, freeze=freeze).carry(run))
 
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(move)
-        assert [m.result for m in results] == ["moved"] * 3
-        assert not any(m.held_back for m in results)
-        assert await target.read("r") == await source.read("r")
-        assert (await hold(target, "r")).claimed.turn == "t2"
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(carry)
+            assert {m.result for m in results} <= ({"moved"} if freeze else {"copied", "present"})
+            assert not freeze or not any(m.held_back for m in results)
+            assert await target.read(run) == await source.read(run)
+            assert bool(await claim_all(target, run=run)) is freeze
 
 
 # Interruptions -----------------------------------------------------------------------------------------
