@@ -9,6 +9,7 @@ import msgspec
 from journal.core.ports import (
     Answer,
     Batch,
+    Building,
     Closed,
     Committed,
     Duplicate,
@@ -18,6 +19,7 @@ from journal.core.ports import (
     KeyConflict,
     Keyed,
     LogRegressed,
+    Move,
     NoRun,
     StaleClaim,
 )
@@ -28,6 +30,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     exists: bool
     gone: bool = False
+    moved_to: str | None = None
+    is_building: bool = False
     closed: bool = False
     head: int = 0
     epoch: int = 0
@@ -44,10 +48,12 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def decide(batch: Batch, sight: Sight) -> Answer | None:
     """The refusal or the duplicate; None: write all of it."""
     author = batch.author
-    if sight.gone:
-        return Gone()
+    if sight.gone or sight.moved_to is not None:
+        return Gone(sight.moved_to)
     if not sight.exists:
         return None if batch.create is not None and isinstance(author, Keyed) else NoRun()
+    if sight.is_building:
+        return Building()
     if isinstance(author, Held):
         holds = (
             sight.token is not None
@@ -66,7 +72,7 @@ def decide(batch: Batch, sight: Sight) -> Answer | None:
         if sight.key is not None:
             same = sight.key_digest == author.digest
             return Duplicate(sight.key, True) if same else KeyConflict(sight.key)
-        if sight.closed:
+        if sight.closed and not isinstance(batch.queue, Move):
             return Closed()
     if batch.at_head is not None and batch.at_head != sight.head:
         return HeadMoved(sight.head)

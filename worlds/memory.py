@@ -16,6 +16,7 @@ import anyio.lowlevel
 from msgspec.structs import replace
 
 from journal.core.clock import Clock, SystemClock
+from journal.core.codec import Blob
 from journal.core.errors import CorruptRecord, RunGone, RunNotFound, WorldUnavailable
 from journal.core.ids import new_token
 from journal.core.ports import (
@@ -28,6 +29,7 @@ from journal.core.ports import (
     Claims,
     Delta,
     Item,
+    RunImage,
     RunInfo,
     RunQuery,
     SweepPolicy,
@@ -37,7 +39,9 @@ from journal.core.ports import (
     parse_offset,
 )
 from journal.core.records import Record
-from journal.worlds.memory_store import WORK, Key, Run, Store
+from journal.worlds import memory_transfer
+from journal.worlds.memory_bells import WORK, Key
+from journal.worlds.memory_store import Run, Store
 
 PAGE = 256
 """Items a follower takes at a time."""
@@ -144,6 +148,32 @@ class MemoryWorld:
         self._check_open()
         return self._store.sweep(self.namespace, policy, self._clock.time())
 
+    # Transfer
+
+    async def image(self, run: str) -> RunImage:
+        """See `Transfer.image`."""
+        with self._store.lock:
+            return memory_transfer.image_of(self._find(run), boot=self._clock.boottime())
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        """See `Transfer.build`."""
+        self._check_open()
+        return memory_transfer.build(
+            self._store,
+            (self.namespace, image.run),
+            image,
+            records,
+            blobs,
+            url=self.url,
+            now=self._clock.time(),
+        )
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        """See `Transfer.settle`."""
+        with self._store.lock:
+            found = self._find(run)
+            memory_transfer.settle(self._store, (self.namespace, run), found, is_live=is_live, url=self.url)
+
     # Queue
 
     async def claim(
@@ -244,9 +274,12 @@ class MemoryWorld:
                     found = self._look(run)
                     page = found.behind(place, PAGE) if found else []
                     is_over = found is not None and found.is_closed and len(page) < PAGE
+                    moved_to = found.moved_to if found else None
                 for item in page:
                     place = (item.seq, item.sub if isinstance(item, Delta) else 0)
                     yield item
+                if is_over and moved_to is not None:
+                    raise RunGone(run_id=run, to=moved_to)
                 if is_over:
                     return
                 if not page:
@@ -262,8 +295,9 @@ class MemoryWorld:
     def _look(self, run: str) -> Run | None:
         self._check_open()
         key = (self.namespace, run)
-        if self._store.is_gone(key, self._clock.time()):
-            raise RunGone(run_id=run)
+        grave = self._store.grave(key, self._clock.time())
+        if grave is not None:
+            raise RunGone(run_id=run, to=grave.to)
         return self._store.runs.get(key)
 
     def _find(self, run: str) -> Run:

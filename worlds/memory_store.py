@@ -4,14 +4,14 @@ A `Store` may be used from several threads and event loops at once (renewers run
 of one process may share it), so everything happens under one lock, and no lock is held across an await.
 """
 
-import asyncio
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from heapq import merge
+from math import inf
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from journal.core.ports import (
@@ -22,14 +22,15 @@ from journal.core.ports import (
     Claimed,
     Close,
     Committed,
-    Create,
     Delta,
     Finish,
     Held,
     Item,
     Keyed,
+    Move,
     QueueChange,
     Retry,
+    RunImage,
     RunInfo,
     Submit,
     SweepPolicy,
@@ -38,63 +39,19 @@ from journal.core.ports import (
 )
 from journal.core.records import NewRecord, Record, TurnFinished, TurnSubmitted
 from journal.worlds.door import Sight, decide
+from journal.worlds.memory_bells import WORK, Bells, Key
 from journal.worlds.queue import Entry, change, standing, take
-
-Key = tuple[str, str]
-"""Namespace and run id."""
-WORK = None
-"""The key that is rung when an entry may have become claimable."""
-_Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
-
-
-class Bells:
-    """Wakes those who listen for a key, on any event loop, from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiters: dict[Key | None, set[_Waiter]] = {}
-
-    @contextmanager
-    def listen(self, key: Key | None) -> Iterator[asyncio.Event]:
-        """An event of the running loop, set whenever `key` is rung while this is open."""
-        waiter = (asyncio.get_running_loop(), asyncio.Event())
-        with self._lock:
-            self._waiters.setdefault(key, set()).add(waiter)
-        try:
-            yield waiter[1]
-        finally:
-            with self._lock:
-                self._waiters[key].discard(waiter)
-                if not self._waiters[key]:
-                    del self._waiters[key]
-
-    def ring(self, key: Key | None) -> None:
-        """Wake who listens for `key`."""
-        with self._lock:
-            waiters = tuple(self._waiters.get(key, ()))
-        for loop, event in waiters:
-            try:
-                loop.call_soon_threadsafe(event.set)
-            except RuntimeError:
-                pass  # that loop was closed with a listener left in it; its own end removes the listener
-
-    def ring_all(self) -> None:
-        """Wake everyone."""
-        with self._lock:
-            keys = tuple(self._waiters)
-        for key in keys:
-            self.ring(key)
 
 
 class Run:
     """One run: its log, its queue entry, its turns, deltas and blobs."""
 
-    def __init__(self, key: Key, create: Create, *, position: int, now: float) -> None:
+    def __init__(self, key: Key, agent: str, *, min_reader: int, position: int, created: float) -> None:
         self.namespace, self.run = key
-        self.agent = create.agent
-        self.min_reader = create.min_reader
+        self.agent = agent
+        self.min_reader = min_reader
         self.position = position
-        self.created = now
+        self.created = created
         self.records: list[Record] = []
         self.deltas: list[Delta] = []
         self.blobs: dict[str, bytes] = {}
@@ -103,11 +60,14 @@ class Run:
         """Those of `turns` that have not ended, oldest first."""
         self.batches: dict[bytes, Committed] = {}
         self.keys: dict[str, tuple[bytes, Committed]] = {}
-        self.entry = Entry(agent=create.agent, min_reader=create.min_reader)
+        self.entry = Entry(agent=agent, min_reader=min_reader)
         """Once the run is closed: the last one it had, without its claim. It is in no queue then."""
         self.lease_until = 0.0
         self.is_closed = False
         self.closed_at = 0.0
+        self.moved_to: str | None = None
+        self.building: RunImage | None = None
+        """What it will be once it is settled."""
 
     @property
     def head(self) -> int:
@@ -136,6 +96,8 @@ class Run:
             takeovers=self.entry.takeovers,
             due_at=None if self.is_closed else self.entry.due_at,
             position=self.position,
+            moved_to=self.moved_to,
+            building=self.building is not None,
         )
 
     def sight(self, batch: Batch) -> Sight:
@@ -145,6 +107,8 @@ class Run:
         prev = author.prev_batch if isinstance(author, Held) else None
         return Sight(
             exists=True,
+            moved_to=self.moved_to,
+            is_building=self.building is not None,
             closed=self.is_closed,
             head=self.head,
             epoch=self.entry.epoch,
@@ -193,8 +157,10 @@ class Run:
         self.batches[batch.id] = answer
         if isinstance(author, Keyed):
             self.keys[author.key] = (author.digest, answer)
-        if isinstance(batch.queue, Close):
+        if isinstance(batch.queue, Close | Move) and not self.is_closed:
             self.is_closed, self.closed_at = True, now
+        if isinstance(batch.queue, Move):
+            self.moved_to = batch.queue.to
         return answer
 
     def take(self, token: bytes, *, boot: float, lease_seconds: float) -> Claimed:
@@ -253,6 +219,14 @@ def _unfinished_after(unfinished: dict[str, TurnInfo], turn: TurnInfo) -> dict[s
     return {other.turn: other for other in sorted(others, key=lambda other: other.submitted)}
 
 
+class Grave(msgspec.Struct, frozen=True):
+    """What is left of a swept run."""
+
+    until: float
+    """Wall clock: how long its id stays taken."""
+    to: str | None
+
+
 class Store:
     """Runs of all namespaces, and who is to be told when something changes."""
 
@@ -263,8 +237,7 @@ class Store:
         """The same runs, by position."""
         self.queued: dict[Key, Run] = {}
         """Runs that are due at some time, or claimed: all that a claim has to look at."""
-        self.tombstones: dict[Key, float] = {}
-        """Swept runs, and until when (wall clock) their ids stay taken."""
+        self.tombstones: dict[Key, Grave] = {}
         self.roster: dict[Key, WorkerInfo] = {}
         """By namespace and worker id."""
         self.bells = Bells()
@@ -272,16 +245,18 @@ class Store:
         """How often an entry may have become claimable."""
         self._position = 0
 
-    def is_gone(self, key: Key, now: float) -> bool:
-        until = self.tombstones.get(key)
-        return until is not None and now < until
+    def grave(self, key: Key, now: float) -> Grave | None:
+        """The tombstone that holds that id."""
+        grave = self.tombstones.get(key)
+        return grave if grave is not None and now < grave.until else None
 
     def append(self, key: Key, batch: Batch, now: float) -> Answer:
         """The door."""
         with self.lock:
             run = self.runs.get(key)
-            if self.is_gone(key, now):
-                sight = Sight(exists=False, gone=True)
+            grave = self.grave(key, now)
+            if grave is not None:
+                sight = Sight(exists=False, gone=True, moved_to=grave.to)
             else:
                 sight = run.sight(batch) if run else Sight(exists=False)
             refusal = decide(batch, sight)
@@ -289,20 +264,43 @@ class Store:
                 return refusal
             new = batch.records
             if run is None:
-                assert batch.create is not None, "the door lets only a create pass where no run is"
-                run = Run(key, batch.create, position=self._position + 1, now=now)
-                new = (batch.create.record, *new)
+                create = batch.create
+                assert create is not None, "the door lets only a create pass where no run is"
+                run = Run(
+                    key,
+                    create.agent,
+                    min_reader=create.min_reader,
+                    position=self._position + 1,
+                    created=now,
+                )
+                new = (create.record, *new)
             answer = run.write(batch, new, now)
             if key not in self.runs:
-                self._position += 1
-                self.runs[key] = run
-                self.order.append(run)
-                self.tombstones.pop(key, None)
+                self._keep(key, run)
             self._requeue(key, run)
             if batch.queue is not None and run.entry.token is None and run.entry.due_at is not None:
                 self.ring_work()
         self.bells.ring(key)
         return answer
+
+    def add(self, key: Key, agent: str, *, min_reader: int, created: float) -> Run:
+        """A run that is there, and empty."""
+        run = Run(key, agent, min_reader=min_reader, position=self._position + 1, created=created)
+        self._keep(key, run)
+        return run
+
+    def _keep(self, key: Key, run: Run) -> None:
+        self._position += 1
+        self.runs[key] = run
+        self.order.append(run)
+        self.tombstones.pop(key, None)
+
+    def changed(self, key: Key, run: Run) -> None:
+        """Its entry was changed by other means than the door."""
+        self._requeue(key, run)
+        if key in self.queued:
+            self.ring_work()
+        self.bells.ring(key)
 
     def ring_work(self) -> None:
         """An entry may have become claimable."""
@@ -357,7 +355,7 @@ class Store:
         found: dict[str, dict[str, Any]] = {}
         with self.lock:
             for (of, _), run in self.runs.items():
-                if of != namespace or run.is_closed:
+                if of != namespace or run.is_closed or run.building is not None:
                     continue
                 counts = found.setdefault(run.agent, {"agent": run.agent})
                 place = standing(run.entry, now=now)
@@ -369,20 +367,27 @@ class Store:
     def sweep(self, namespace: str, policy: SweepPolicy, now: float) -> int:
         """Closed runs that are old enough, whole; deltas of turns that ended; tombstones whose time is over."""
         with self.lock:
-            for key in [key for key, until in self.tombstones.items() if until <= now]:
+            for key in [key for key, grave in self.tombstones.items() if grave.until <= now]:
                 del self.tombstones[key]
             mine = [(key, run) for key, run in self.runs.items() if key[0] == namespace]
+            before = now - policy.closed_older_than_seconds
             closed = [
                 key
                 for key, run in mine
-                if run.is_closed and run.closed_at <= now - policy.closed_older_than_seconds
+                if (
+                    run.is_closed and run.closed_at <= before
+                    if policy.moved is None
+                    else run.moved_to is not None and run.run in policy.moved
+                )
             ][: policy.limit]
             for key in closed:
-                del self.runs[key]
-                self.tombstones[key] = now + policy.tombstone_seconds
+                to = self.runs.pop(key).moved_to
+                self.tombstones[key] = Grave(now + policy.tombstone_seconds if to is None else inf, to)
             if closed:
                 self.order = list(self.runs.values())
             for _, run in mine:
+                if run.building is not None:
+                    continue  # it has no deltas, and its turns end in records that are still to come
                 run.deltas = _kept_deltas(run, now - policy.deltas_older_than_seconds)
         for key in closed:
             self.bells.ring(key)

@@ -15,6 +15,7 @@ from journal.core.ports import (
     Close,
     Drain,
     Finish,
+    Move,
     Park,
     Progress,
     QueueChange,
@@ -84,7 +85,7 @@ def change(entry: Entry, event: QueueChange, *, now: float, unfinished: int) -> 
             return replace(entry, draining=True)
         case Retry():
             return replace(entry, due_at=now, takeovers=0, status="pending")
-        case Close():
+        case Close() | Move():
             return None
 
 

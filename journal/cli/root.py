@@ -28,6 +28,8 @@ VERBS = {
     "stats": "Count open runs by agent: what is due and since when, what is held, parked, blocked or idle.",
     "retry": "Send a failed or blocked turn on.",
     "cancel": "Ask for a run's turn to be cancelled.",
+    "copy": "Copy runs from the store SRC to the store DST, oldest first, or move them there for good.",
+    "archive": "Move runs that are done to another store, and keep only their address.",
     "migrate": "Bring a store to the schema of this version, or print the SQL that would.",
     "check": "Print agents, tools and their replay policies, and what the store offers; runs nothing.",
     "world": "Try a store: does it keep what every store must promise?",

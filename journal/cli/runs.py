@@ -67,8 +67,14 @@ def info_of(info: RunInfo) -> dict[str, Any]:
         "takeovers": info.takeovers,
         "due_at": info.due_at,
         "position": info.position,
+        "moved_to": info.moved_to,
+        "building": info.building,
     }
 
 
 def _standing(info: RunInfo) -> str:
+    if info.moved_to is not None:
+        return f"{info.status}, moved to {info.moved_to}"
+    if info.building:
+        return f"{info.status}, being copied here"
     return f"{info.status}, closed" if info.closed else info.status

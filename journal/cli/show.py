@@ -99,6 +99,12 @@ def _as_json(info: RunInfo, state: RunState, with_values: bool) -> dict[str, Any
 def _draw(info: RunInfo, state: RunState, with_values: bool) -> None:
     for mark, line in marked_lines(rows(state, _text if with_values else None)):
         say(line, mark)
+    if info.moved_to is not None:
+        remark(f"moved to {info.moved_to}: it goes on there (--world {info.moved_to})")
+        return
+    if info.building:
+        remark("being copied here, and not complete: run the same `journal copy` again if nothing happens")
+        return
     if info.head > state.head:
         return  # drawn as it was: what the queue says now is of another time
     if info.status == "pending" and info.turn is not None:

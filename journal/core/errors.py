@@ -4,7 +4,8 @@
     ├── UsageError            the caller: the request itself is wrong
     │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
     │   ├── UnknownAgent · RunNotFound · TurnNotFound · RunExists · KeyConflict · RunBusy
-    │   ├── RunClosed · RunGone · NotRetriable · NotInTurn
+    │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding · RunDiffers · RunTooNew
+    │   ├── NotRetriable · NotInTurn
     ├── TurnError             whoever awaits the turn
     │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
     ├── CallFailure           the handler, about one of its calls
@@ -149,11 +150,58 @@ class RunClosed(UsageError):
 
 
 class RunGone(UsageError):
-    """The run was swept; only its tombstone is left."""
+    """The run was swept and only its tombstone is left; or it was moved, and `to` is the store it lives in."""
+
+    def __init__(self, *, run_id: str, to: str | None = None) -> None:
+        self.run_id, self.to = run_id, to
+        super().__init__(
+            f"run {run_id!r} was swept and its id is not free yet: start a run under another id"
+            if to is None
+            else f"run {run_id!r} was moved to {to}: it is read and goes on there (--world {to})"
+        )
+
+
+class RunBuilding(UsageError):
+    """The run is being copied here and takes nothing yet."""
 
     def __init__(self, *, run_id: str) -> None:
         self.run_id = run_id
-        super().__init__(f"run {run_id!r} was swept and its id is not free yet: start a run under another id")
+        super().__init__(
+            f"run {run_id!r} is being copied here and takes nothing before that is done: wait for it, "
+            "or, if the copy was interrupted, run the same command (journal copy) again"
+        )
+
+
+class RunNotBuilding(UsageError):
+    """A run that is not being copied cannot be written as if it were."""
+
+    def __init__(self, *, run_id: str, world: str) -> None:
+        self.run_id, self.world = run_id, world
+        super().__init__(
+            f"run {run_id!r} is in {world} already, and is not being copied there: nothing of it was changed"
+        )
+
+
+class RunDiffers(UsageError):
+    """Two stores hold a run of the same id, and not the same run."""
+
+    def __init__(self, *, run_id: str, world: str, reason: str) -> None:
+        self.run_id, self.world, self.reason = run_id, world, reason
+        super().__init__(
+            f"run {run_id!r} is in {world} too, and differs there ({reason}): nothing of either was changed; "
+            "copy it to another store, or under another --namespace"
+        )
+
+
+class RunTooNew(UsageError):
+    """The run needs a newer reader than this version is."""
+
+    def __init__(self, *, run_id: str, min_reader: int, reads: int) -> None:
+        self.run_id, self.min_reader, self.reads = run_id, min_reader, reads
+        super().__init__(
+            f"run {run_id!r} needs a reader of format {min_reader}, and this version reads up to {reads}: "
+            "upgrade durable-journal"
+        )
 
 
 class NotRetriable(UsageError):

@@ -107,7 +107,18 @@ class Close(msgspec.Struct, frozen=True, tag=True):
     """The run takes nothing more: its queue entry is removed, and with it any claim."""
 
 
-QueueChange = Submit | Park | Wake | Progress | Finish | Block | Release | Drain | Retry | Close
+class Move(msgspec.Struct, frozen=True, tag=True):
+    """The run lives at `to` from now on: like `Close` here, on a closed run too, and it may be swept.
+
+    Offered by a `Keyed` author with `at_head` = the head that was copied: what makes it safe, since no holder acts
+    (beyond what may be repeated) before the head has moved.
+    """
+
+    to: str
+    """The other world's `url`."""
+
+
+QueueChange = Submit | Park | Wake | Progress | Finish | Block | Release | Drain | Retry | Close | Move
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -183,7 +194,14 @@ class Closed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Gone(msgspec.Struct, frozen=True, tag=True):
-    """The run was swept; its tombstone holds the id."""
+    """The run was swept, and its tombstone holds the id; or it was moved away. Comes before everything else."""
+
+    to: str | None = None
+    """Where it lives now, if it was moved."""
+
+
+class Building(msgspec.Struct, frozen=True, tag=True):
+    """The run is being copied here and takes nothing before it is settled."""
 
 
 class Unknown(msgspec.Struct, frozen=True, tag=True):
@@ -205,6 +223,7 @@ Answer = (
     | NoRun
     | Closed
     | Gone
+    | Building
     | Unknown
 )
 
@@ -234,6 +253,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     due_at: float | None
     position: int
     """Where a page of `runs` may go on."""
+    moved_to: str | None = None
+    """The world that it was moved to; it is closed here, and may be read until it is swept."""
+    building: bool = False
+    """Whether it is being copied here, and not settled yet."""
 
 
 class TurnInfo(msgspec.Struct, frozen=True):
@@ -245,6 +268,54 @@ class TurnInfo(msgspec.Struct, frozen=True):
     status: TurnStatus | None
     finished: int | None
     """Seq of its `turn.finished`."""
+
+
+class KeyInfo(msgspec.Struct, frozen=True, gc=False):
+    """An idempotency key of an author from outside, and what its batch was answered with."""
+
+    key: str
+    digest: bytes
+    first: int
+    last: int
+    time: float
+
+
+class RunImage(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a run besides its records and the bytes of its blobs: what a copy of it is made from.
+
+    Claims, leases and deltas are no part of it: nobody holds the copy.
+    """
+
+    run: str
+    agent: str
+    created: float
+    min_reader: int
+    closed: float | None
+    """When it was closed."""
+    epoch: int
+    head: int
+    turns: tuple[TurnInfo, ...]
+    """By `submitted`."""
+    keys: tuple[KeyInfo, ...]
+    """By key."""
+    blobs: tuple[str, ...]
+    """Ids, sorted."""
+    status: RunStatus
+    """Never `running`: what a holder works on is pending for everybody else."""
+    priority: int
+    due_at: float | None
+    takeovers: int
+    held: bool = False
+    """Whether somebody holds it, with a lease that has not run out. Not copied."""
+    moved_to: str | None = None
+    """Not copied."""
+    building: bool = False
+    """Not copied."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a turn of it has not ended."""
+        return any(turn.finished is None for turn in self.turns)
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,11 +430,16 @@ def parse_offset(offset: str) -> tuple[int, int]:
 
 
 class SweepPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What may leave the world: closed runs, whole, and the deltas of turns that ended."""
+    """What may leave the world: closed runs, whole, and the deltas of turns that ended.
+
+    A run that was moved away counts as closed since then.
+    """
 
     closed_older_than_seconds: float
+    moved: tuple[str, ...] | None = None
+    """Only these runs, and of them only those that were moved away, however lately. None: by age."""
     tombstone_seconds: float = 30 * 24 * 3600.0
-    """How long the id of a swept run stays taken."""
+    """How long the id of a swept run stays taken; that of one that was moved away does for ever."""
     deltas_older_than_seconds: float = 3600.0
     limit: int = 100
     """Runs at most in one call."""
@@ -392,7 +468,7 @@ class Log(Protocol):
         """Up to `limit` records with seq > `after`, in order; fewer only at the end of the log.
 
         No statement or transaction stays open behind it. Raises `CorruptRecord` for bytes that are not
-        what was written, `RunNotFound`, `RunGone`.
+        what was written, `RunNotFound`, and `RunGone` where only a tombstone is left.
         """
         ...
 
@@ -414,6 +490,37 @@ class Log(Protocol):
 
     async def sweep(self, policy: SweepPolicy) -> int:
         """Remove what `policy` allows; returns how many runs went. Whole closed runs only, blobs and deltas too."""
+        ...
+
+
+class Transfer(Protocol):
+    """Runs on their way from one world to another: read as a whole here, built up there.
+
+    Between the first `build` and `settle` the run is *building*: it may be read, and takes nothing through the
+    door; nobody can claim it, and no sweep takes it.
+    """
+
+    async def image(self, run: str) -> RunImage:
+        """The run at one moment, whatever is written meanwhile. Raises `RunNotFound`, `RunGone` like a read."""
+        ...
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        """Create the run, or go on with it; returns its head. All of it or nothing becomes durable.
+
+        Records are taken as they are, every field of them, and must go on densely behind the head; those up to
+        the head are there already and are skipped, so that any call may be made again. Everything else is replaced
+        by what `image` says. A tombstone with an address gives way: the run comes back. Raises `RunNotBuilding` for a
+        run that is there and is not building, `RunGone` where another tombstone holds its id, `InvalidValue` for a gap.
+        """
+        ...
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        """End the building: from now on it is a run like any other, as its last image says.
+
+        Not `is_live`: if it has an unfinished turn it is blocked, and nobody works on it before a `Retry`; and it is
+        not due. Raises `RunNotBuilding`, `RunNotFound`, `RunGone`, and `InvalidValue` if records up to the image's
+        head are missing.
+        """
         ...
 
 
@@ -490,13 +597,14 @@ class Stream(Protocol):
         """Everything behind `offset`, in order of offsets: history, then live, without gap or double.
 
         Records come exactly once, deltas at most once. It does not end by itself while the run is open; it
-        ends after `run.closed`. It waits for a run that does not exist yet; raises `RunGone` for a swept one.
+        ends after `run.closed`. It waits for a run that does not exist yet; raises `RunGone` for a swept one, and
+        behind the last record of one that was moved away.
         Leaving it changes nothing for the run. Sees appends of other processes within 50 ms.
         """
         ...
 
 
-class World(Log, Queue, Stream, Protocol):
+class World(Log, Queue, Stream, Transfer, Protocol):
     """A store. Opened by `open_world(url)` as an async context manager; passive until then."""
 
     url: str

@@ -11,6 +11,7 @@ from journal.core.codec import open_record
 from journal.core.errors import (
     CallError,
     ResultTimeout,
+    RunGone,
     RunNotFound,
     TurnBlocked,
     TurnCancelled,
@@ -160,7 +161,12 @@ class Handle(Generic[O]):
                 (r for r in reversed(page) if r.type == BlockedRecord.TYPE and r.turn == self.turn_id), last
             )
             after = page[-1].seq
+        run = await world.run(self.run_id)
+        if run is not None and run.moved_to is not None:
+            raise RunGone(run_id=self.run_id, to=run.moved_to)
         reason, detail = "closed", "the run was closed before the turn ended"
+        if run is not None and not run.closed:
+            reason, detail = "held back", f"it was copied from another store: journal retry {self.run_id}"
         if last is not None:
             body = open_record(last)
             assert isinstance(body, BlockedRecord)

@@ -18,6 +18,7 @@ from journal.core.errors import (
     InvalidOptions,
     KeyConflict,
     NotRetriable,
+    RunBuilding,
     RunBusy,
     RunClosed,
     RunExists,
@@ -32,6 +33,7 @@ from journal.core.ports import (
     AgentStats,
     Answer,
     Batch,
+    Building,
     Close,
     Closed,
     Committed,
@@ -344,7 +346,7 @@ class Journal:
         """Ask for a turn (the unfinished one) to be cancelled; heard within a second, or at the next claim."""
         turn: str | None = turn_id
         while True:
-            info = await self.get(run_id)
+            info = await self._changeable(run_id)
             turn = turn or info.turn
             if turn is None:
                 return
@@ -376,7 +378,7 @@ class Journal:
         unless it was `DidNotHappen`. Raises `NotRetriable`.
         """
         runtime = await self.runtime()
-        info = await self.get(run_id)
+        info = await self._changeable(run_id)
         turn = turn_id or info.turn or await self._last_turn(info)
         retried, head = await plan_retry(runtime.world, info, turn)
         answer = await self._tell(
@@ -388,9 +390,18 @@ class Journal:
 
     async def close(self, run_id: str) -> None:
         """Close the run: it takes nothing more, and whoever holds it loses it."""
-        info = await self.get(run_id)
+        info = await self._changeable(run_id)
         if not info.closed:
             await self._tell(run_id, "close", RunClosedRecord(), Close())
+
+    async def _changeable(self, run_id: str) -> RunInfo:
+        """The run, unless it lives elsewhere, or is on its way here: what it is found to be counts for nothing then."""
+        info = await self.get(run_id)
+        if info.moved_to is not None:
+            raise RunGone(run_id=run_id, to=info.moved_to)
+        if info.building:
+            raise RunBuilding(run_id=run_id)
+        return info
 
     async def _last_turn(self, info: RunInfo) -> str:
         world = (await self.runtime()).world
@@ -426,8 +437,10 @@ class Journal:
                     raise RunNotFound(run_id=batch.run, world=runtime.world.url)
                 case Closed():
                     raise RunClosed(run_id=batch.run)
-                case Gone():
-                    raise RunGone(run_id=batch.run)
+                case Gone(to=to):
+                    raise RunGone(run_id=batch.run, to=to)
+                case Building():
+                    raise RunBuilding(run_id=batch.run)
                 case Unknown(reason=reason):
                     if self.clock.boottime() > deadline:
                         raise WorldUnavailable(

@@ -21,7 +21,9 @@ async def plan_retry(world: World, info: RunInfo, turn: str) -> tuple[TurnRetrie
         for record in page:
             history.add(record)
         after = page[-1].seq
-    if history.finished is None and history.blocked is None:
+    # A copy that was held back is blocked, and its log does not say so: it is its origin's.
+    is_blocked = history.blocked is not None or (info.status == "blocked" and info.turn == turn)
+    if history.finished is None and not is_blocked:
         raise NotRetriable(run_id=info.run, turn_id=turn, status="not finished")
     if history.finished is not None and history.finished.status != "failed":
         raise NotRetriable(run_id=info.run, turn_id=turn, status=history.finished.status)

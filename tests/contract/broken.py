@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from journal.core.clock import ManualClock
+from journal.core.codec import Blob
 from journal.core.ports import (
     START,
     Answer,
@@ -24,7 +25,10 @@ from journal.core.ports import (
     Item,
     KeyConflict,
     Keyed,
+    Move,
+    RunImage,
     StaleClaim,
+    SweepPolicy,
     World,
 )
 from journal.core.records import Record
@@ -226,6 +230,92 @@ class OneNamespace(Bent):
         super().__init__(store, url=url, namespace="all", clock=clock)
 
 
+class BuildsWithGaps(Bent):
+    """Takes what it is given, and numbers the records anew where some are missing."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        run = self.found(image.run)
+        head = run.head if run else 0
+        if records and records[0].seq > head:
+            records = [replace(r, run=image.run, seq=seq) for seq, r in enumerate(records, head + 1)]
+        return await super().build(image, records, blobs)
+
+
+class BuildsOver(Bent):
+    """Takes any run of that id for one that is being built."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        run = self.found(image.run)
+        if run is not None:
+            run.building = image
+        return await super().build(image, records, blobs)
+
+
+class SettlesAnything(Bent):
+    """Settles runs that nobody has built."""
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        found = self.found(run)
+        if found is not None and found.building is None:
+            found.building = await self.image(run)
+        await super().settle(run, is_live=is_live)
+
+
+class SettlesHalf(Bent):
+    """Settles what has not come to its head."""
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        found = self.found(run)
+        if found is not None and found.building is not None:
+            found.building = replace(found.building, head=found.head)
+        await super().settle(run, is_live=is_live)
+
+
+class AlwaysLive(Bent):
+    """Lets every copy go on at once: what its origin does is done twice."""
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        await super().settle(run, is_live=True)
+
+
+class OpenWhileBuilding(Bent):
+    """Lets appends into a run that is being built."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        run = self.found(batch.run)
+        if run is not None:
+            run.building = None
+        return super().append(batch)
+
+
+class TakesAfterMove(Bent):
+    """Lets appends into a run that lives elsewhere now."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        run = self.found(batch.run)
+        if run is not None and run.moved_to is not None:
+            run.moved_to, run.is_closed = None, False
+        return super().append(batch)
+
+
+class MovesUnseen(Bent):
+    """Moves a run away whatever has been appended since it was copied."""
+
+    def append(self, batch: Batch) -> asyncio.Future[Answer]:
+        if isinstance(batch.queue, Move):
+            batch = replace(batch, at_head=None)
+        return super().append(batch)
+
+
+class ForgetsAddress(Bent):
+    """Keeps a tombstone of a moved run no longer than any other."""
+
+    async def sweep(self, policy: SweepPolicy) -> int:
+        for run in self._store.runs.values():
+            run.moved_to = None
+        return await super().sweep(replace(policy, moved=None))
+
+
 BROKEN: dict[type[Bent], str] = {
     HeadBeforeIdempotency: "test_a_known_batch_is_found_before_the_head_is_checked",
     ClaimBeforeIdempotency: "test_a_known_batch_is_found_before_the_claim_is_checked",
@@ -244,6 +334,15 @@ BROKEN: dict[type[Bent], str] = {
     CountsDraining: "test_a_draining_holder_is_not_counted",
     IgnoresReader: "test_claim_keeps_to_what_its_worker_reads",
     OneNamespace: "test_namespaces_are_apart",
+    BuildsWithGaps: "test_a_copy_has_no_gap",
+    BuildsOver: "test_a_run_that_is_there_is_not_built",
+    SettlesAnything: "test_only_what_is_built_is_settled",
+    SettlesHalf: "test_only_what_is_built_is_settled",
+    AlwaysLive: "test_a_copy_that_is_not_live_is_held_back",
+    OpenWhileBuilding: "test_a_run_that_is_being_built_takes_nothing",
+    TakesAfterMove: "test_a_moved_run_takes_nothing_more",
+    MovesUnseen: "test_a_run_is_moved_only_at_the_head_that_was_copied",
+    ForgetsAddress: "test_the_tombstone_of_a_moved_run_keeps_its_address",
 }
 """Each broken world, and a case that must name what is broken."""
 

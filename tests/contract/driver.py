@@ -7,6 +7,7 @@ import pytest
 from hypothesis import event, note
 
 from journal.core.clock import ManualClock
+from journal.core.errors import RunGone
 from journal.core.ports import (
     Answer,
     Batch,
@@ -23,6 +24,7 @@ from journal.core.ports import (
     Held,
     KeyConflict,
     Keyed,
+    Move,
     Park,
     Progress,
     QueueChange,
@@ -35,7 +37,7 @@ from journal.core.ports import (
     World,
 )
 from journal.core.records import TurnStatus
-from journal.worlds.contract.harness import follow_all, place, raw
+from journal.worlds.contract.harness import follow_all, place, raw, refusal
 from tests.contract.model import SWEEP_AFTER, TOMBSTONE, Model, ModelRun, Offer
 
 POLICY = SweepPolicy(
@@ -60,7 +62,7 @@ class Driver:
     async def do(self, operation: tuple[object, ...]) -> None:
         self.count += 1
         self._pass(1.0)  # no two entries are ever due at the same instant, so the order is never a toss-up
-        if any(until <= self.model.wall for until in self.model.tombstones.values()):
+        if any(until <= self.model.wall for until, _ in self.model.tombstones.values()):
             await self.sweep()
         await getattr(self, str(operation[0]))(*operation[1:])
 
@@ -156,6 +158,11 @@ class Driver:
             event=("retry", turn),
         )
         await self._offer(offer, Retry(turn))
+
+    async def move(self, name: str, offset: int) -> None:
+        head = self._head(name, offset)
+        offer = Offer(name, self._batch_id(), (), key="move", at_head=head, event=("move", "x:there"))
+        await self._offer(offer, Move("x:there"))
 
     async def close(self, name: str) -> None:
         offer = Offer(name, self._batch_id(), (("run.closed", None),), key="close", event=("close",))
@@ -295,6 +302,7 @@ class Driver:
             ), world.url
             assert info.turn == (unfinished[0].name if unfinished else None), world.url
             assert info.closed == (found.closed_at is not None), world.url
+            assert info.moved_to == found.moved, world.url
             if found.closed_at is None:
                 assert (info.status, info.takeovers) == (found.status(), found.takeovers), world.url
                 if found.holder is None:
@@ -325,7 +333,10 @@ class Driver:
             records = await world.read(name, limit=1000)
             assert [r.seq for r in records] == list(range(1, found.head + 1)), world.url
             assert [(r.type, r.turn, r.epoch, r.batch, r.time) for r in records] == found.log, world.url
-            assert [place(item) for item in await follow_all(world, name)] == offsets, world.url
+            if found.moved is None:
+                assert [place(item) for item in await follow_all(world, name)] == offsets, world.url
+            else:
+                assert (await refusal(RunGone, follow_all(world, name))).to == found.moved, world.url
             for turn in found.turns:
                 info = await world.turn(name, turn.name)
                 assert info is not None, world.url

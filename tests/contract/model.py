@@ -5,6 +5,7 @@ drawn by the worlds, so claims are numbered here, and the driver maps a number t
 """
 
 from dataclasses import dataclass, field
+from math import inf
 
 START_WALL = 1_700_000_000.0
 SWEEP_AFTER, TOMBSTONE = 500.0, 2000.0
@@ -45,6 +46,7 @@ class ModelRun:
     takeovers: int = 0
     draining: bool = False
     closed_at: float | None = None
+    moved: str | None = None
 
     @property
     def head(self) -> int:
@@ -92,14 +94,15 @@ class Model:
     def __init__(self) -> None:
         self.wall, self.boot = START_WALL, 1000.0
         self.runs: dict[str, ModelRun] = {}
-        self.tombstones: dict[str, float] = {}
+        self.tombstones: dict[str, tuple[float, str | None]] = {}
+        """Until when, and where the run was moved to."""
         self.claims: list[str] = []
         """Claim number → run."""
 
     def offer(self, offer: Offer) -> tuple[object, ...]:
         """The answer: its name, then what it carries."""
         if offer.run in self.tombstones:
-            return ("Gone",)
+            return ("Gone", self.tombstones[offer.run][1])
         run = self.runs.get(offer.run)
         if run is None:
             if offer.create is None:
@@ -107,6 +110,8 @@ class Model:
             run = self.runs[offer.run] = ModelRun(*offer.create, created=self.wall)
             run.log.append(("run.created", None, 0, offer.batch, self.wall))
             return self._write(run, offer, first=1)
+        if run.moved is not None:
+            return ("Gone", run.moved)
         holds = offer.holder is not None and run.holder == offer.holder
         if offer.batch in run.batches or (run.bare is not None and offer.batch == run.bare):
             return ("Duplicate", run.batches.get(offer.batch), holds or offer.key is not None)
@@ -117,7 +122,7 @@ class Model:
             return ("StaleClaim", offer.epoch, run.epoch)
         if offer.prev is not None and offer.prev not in run.batches and offer.prev != run.bare:
             return ("LogRegressed", run.head)
-        if run.closed_at is not None:
+        if run.closed_at is not None and (offer.event or ("",))[0] != "move":
             return ("Closed",)
         if offer.at_head is not None and offer.at_head != run.head:
             return ("HeadMoved", run.head)
@@ -182,6 +187,10 @@ class Model:
                 assert turn is not None
                 turn.state, turn.finished = "pending", None
                 run.due, run.takeovers = now, 0
+            case ("move", str(to)):
+                run.moved = to
+                run.closed_at = now if run.closed_at is None else run.closed_at
+                run.free(None)
             case ("close",):
                 run.closed_at = now
                 run.free(None)
@@ -247,13 +256,13 @@ class Model:
         return True
 
     def sweep(self) -> int:
-        self.tombstones = {name: until for name, until in self.tombstones.items() if until > self.wall}
+        self.tombstones = {name: held for name, held in self.tombstones.items() if held[0] > self.wall}
         old = [
             name
             for name, r in self.runs.items()
             if r.closed_at is not None and r.closed_at <= self.wall - SWEEP_AFTER
         ]
         for name in old:
-            del self.runs[name]
-            self.tombstones[name] = self.wall + TOMBSTONE
+            to = self.runs.pop(name).moved
+            self.tombstones[name] = (self.wall + TOMBSTONE if to is None else inf, to)
         return len(old)

@@ -41,6 +41,7 @@ OTHERS = (
     st.tuples(st.just("again"), index),
     st.tuples(st.just("retry"), run, st.integers(0, 20)),
     st.tuples(st.just("close"), run),
+    st.tuples(st.just("move"), run, st.sampled_from([0, 0, 0, -1, 1])),
     st.tuples(st.just("advance"), st.sampled_from([1.0, 6.0, 21.0, 450.0])),
     st.tuples(st.just("advance"), st.sampled_from([21.0, 2500.0])),
     st.tuples(st.just("step"), st.sampled_from([-3600.5, 3600.5])),

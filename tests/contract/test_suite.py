@@ -28,7 +28,8 @@ async def test_a_sound_world_passes_without_pytest() -> None:
     results = await check_world(memory_harness)
     assert [r for r in results if r.status == "failed"] == []
     assert [r.name for r in results if r.status == "skipped"] == [
-        "test_what_is_acknowledged_outlives_the_world"
+        "test_what_is_acknowledged_outlives_the_world",
+        "test_what_is_being_built_outlives_the_world",
     ]
     assert len(results) == len(cases()) > 100
 

@@ -268,6 +268,8 @@ async def _read(admin: psycopg.Connection[Any], schema: str) -> tuple[int, int]:
             "select 1 from pg_stat_activity where application_name = 'durable-journal'"
         ).fetchone():
             await anyio.sleep(0.01)
+    if admin.info.server_version >= 150000:
+        admin.execute("select pg_stat_force_next_flush()")  # what this connection read itself is told at once
     admin.execute("select pg_stat_clear_snapshot()")
     row = admin.execute(
         "select sum(seq_scan)::bigint, sum(coalesce(idx_tup_fetch, 0) + seq_tup_read)::bigint "

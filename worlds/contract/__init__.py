@@ -8,11 +8,13 @@ that it checks.
 
 from collections.abc import AsyncIterator
 
+from journal.worlds.contract.building import BuildingCases
 from journal.worlds.contract.check import namespaces_of
 from journal.worlds.contract.claims import ClaimCases
 from journal.worlds.contract.door import DoorCases
 from journal.worlds.contract.harness import ContractHarness
 from journal.worlds.contract.known import KnownCases
+from journal.worlds.contract.moving import MovingCases
 from journal.worlds.contract.queue import WakingCases
 from journal.worlds.contract.refusals import RefusalCases
 from journal.worlds.contract.roster import RosterCases
@@ -44,6 +46,8 @@ class WorldContract(
     StreamCases,
     StoreCases,
     RosterCases,
+    BuildingCases,
+    MovingCases,
 ):
     """All cases."""
 

@@ -1,7 +1,7 @@
 """The suite against a store that is in use: every case in namespaces of its own, which are cleared behind it.
 
-Runs of other namespaces are neither seen nor touched. What stays are the tombstones of swept runs, where a world keeps
-them as rows.
+Runs of other namespaces are neither seen nor touched. What stays are the tombstones of moved runs, and,
+where a world keeps them as rows, of swept ones.
 """
 
 from collections.abc import AsyncIterator
@@ -55,6 +55,9 @@ async def _close_all(world: World) -> None:
     before: int | None = None
     while page := await world.runs(RunQuery(before=before)):
         for run in page:
+            if run.building:
+                await world.build(await world.image(run.run), (), ())  # as far as it has come
+                await world.settle(run.run, is_live=False)
             if not run.closed:
                 await world.append(close(run.run))
         before = page[-1].position

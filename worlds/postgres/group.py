@@ -11,6 +11,7 @@ from psycopg import pq
 
 from journal.core.ports import (
     Answer,
+    Building,
     Closed,
     Committed,
     Duplicate,
@@ -28,7 +29,7 @@ from journal.worlds.postgres.parameters import long_parameters, quick_parameters
 from journal.worlds.postgres.places import Places
 from journal.worlds.postgres.wire import Step
 
-_BARE: dict[int, Callable[[], Answer]] = {7: NoRun, 8: Closed, 9: Gone}
+_BARE: dict[int, Callable[[], Answer]] = {7: NoRun, 8: Closed}
 
 
 class Group:
@@ -107,4 +108,7 @@ def _answer(result: "pq.abc.PGresult", row: int, offer: Offer, places: Places) -
         return LogRegressed(to_int(_cell(result, row, 3)))
     if code == 6:
         return HeadMoved(to_int(_cell(result, row, 3)))
+    if code == 9:
+        told = result.get_value(row, 8)
+        return Building() if told == b"" else Gone(None if told is None else told.decode())
     return _BARE[code]()

@@ -11,6 +11,7 @@ from journal.core.ports import (
     Finish,
     Held,
     Keyed,
+    Move,
     Park,
     Progress,
     QueueChange,
@@ -45,6 +46,7 @@ _EVENTS: dict[type[Any], str] = {
     Drain: "drain",
     Retry: "retry",
     Close: "close",
+    Move: "move",
 }
 
 
@@ -156,7 +158,9 @@ def long_parameters(offers: list[Offer], namespace: str) -> list[bytes]:
         optional_longs([None if create is None else create.min_reader for create in creates]),
         text_array([None if event is None else _EVENTS[type(event)] for event in events]),
         bytes_array([_encoded(getattr(event, "turn", None)) for event in events]),
-        text_array([getattr(event, "status", None) for event in events]),
+        text_array(
+            [event.to if isinstance(event, Move) else getattr(event, "status", None) for event in events]
+        ),
         optional_longs([getattr(event, "priority", None) for event in events]),
         optional_doubles([_due(event) for event in events]),
         int_array([len(found) for found in records]),

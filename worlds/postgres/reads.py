@@ -18,20 +18,24 @@ CHUNK = 64
 class Place:
     """Where a run is kept, as of one look."""
 
-    __slots__ = ("is_closed", "rid")
+    __slots__ = ("is_closed", "moved_to", "rid")
 
-    def __init__(self, rid: int, is_closed: bool) -> None:
+    def __init__(self, rid: int, is_closed: bool, moved_to: str | None) -> None:
         self.rid = rid
         self.is_closed = is_closed
+        self.moved_to = moved_to
 
 
 class Page:
     """What a follower takes at a time."""
 
-    __slots__ = ("has_all", "is_over", "items")
+    __slots__ = ("has_all", "is_over", "items", "moved_to")
 
-    def __init__(self, items: list[Item], *, has_all: bool, is_over: bool) -> None:
+    def __init__(
+        self, items: list[Item], *, has_all: bool, is_over: bool, moved_to: str | None = None
+    ) -> None:
         self.items = items
+        self.moved_to = moved_to
         self.has_all = has_all
         """Whether that is all there was."""
         self.is_over = is_over
@@ -47,20 +51,21 @@ class Reader:
         self._url = url
         self._clock = clock
 
-    def _asked(self, run: str, **more: Any) -> dict[str, Any]:
+    def asked(self, run: str, **more: Any) -> dict[str, Any]:
         at = None if self._clock is None else self._clock.time()
         return {"namespace": self._namespace, "run": run, "at": at, **more}
 
-    def _place(self, run: str, row: Row) -> Place | None:
-        rid, is_closed, is_swept, is_gone = row[:4]
+    def place(self, run: str, row: Row) -> Place | None:
+        """The run, by the columns that begin such a row; None: it was swept. Raises `RunGone`."""
+        rid, is_closed, is_swept, is_gone, moved_to = row[:5]
         if is_gone:
-            raise RunGone(run_id=run)
-        return None if is_swept else Place(rid, is_closed)
+            raise RunGone(run_id=run, to=moved_to)
+        return None if is_swept else Place(rid, is_closed, moved_to)
 
     async def look(self, run: str) -> Place | None:
         """The run, or None. Raises `RunGone`."""
-        rows = await self._pool.fetch("find_run", self._asked(run))
-        return self._place(run, rows[0]) if rows else None
+        rows = await self._pool.fetch("find_run", self.asked(run))
+        return self.place(run, rows[0]) if rows else None
 
     async def find(self, run: str) -> Place:
         """The run. Raises `RunGone`, `RunNotFound`."""
@@ -71,15 +76,15 @@ class Reader:
 
     async def _records(self, run: str, after: int, limit: int) -> tuple[Place | None, list[Record]]:
         """The run and its records behind `after`, seen at one moment, dense and undamaged."""
-        rows = await self._pool.fetch("read_records", self._asked(run, after=after, limit=limit))
+        rows = await self._pool.fetch("read_records", self.asked(run, after=after, limit=limit))
         if not rows:
             return None, []
-        place = self._place(run, rows[0])
-        if place is None or rows[0][4] is None:
+        place = self.place(run, rows[0])
+        if place is None or rows[0][5] is None:
             return place, []
         found: list[Record] = []
         for expected, row in enumerate(rows, after + 1):
-            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row[4:]
+            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row[5:]
             if seq != expected:
                 raise CorruptRecord(run_id=run, seq=expected, reason="it is missing")
             try:
@@ -118,7 +123,7 @@ class Reader:
         has_all = len(records) < CHUNK and len(rows) < CHUNK
         is_over = has_all and place.is_closed
         if not rows:
-            return Page(list(records), has_all=has_all, is_over=is_over)
+            return Page(list(records), has_all=has_all, is_over=is_over, moved_to=place.moved_to)
         deltas: list[Item] = [
             Delta(seq=at, sub=nth, time=time, call=call.decode(), number=number, data=data)
             for at, nth, time, call, number, data in rows
@@ -128,14 +133,14 @@ class Reader:
             # More deltas may lie behind the last one, before the records that follow it.
             last = _offset(deltas[-1])
             items = [item for item in items if _offset(item) <= last]
-        return Page(items, has_all=has_all, is_over=is_over)
+        return Page(items, has_all=has_all, is_over=is_over, moved_to=place.moved_to)
 
     async def info(self, run: str) -> RunInfo | None:
         """The run as listings show it, or None. Raises `RunGone`."""
-        rows = await self._pool.fetch("get_info", self._asked(run))
-        if not rows or self._place(run, rows[0]) is None:
+        rows = await self._pool.fetch("get_info", self.asked(run))
+        if not rows or self.place(run, rows[0]) is None:
             return None
-        return _info(rows[0][4:])
+        return _info(rows[0][5:])
 
     async def list(self, query: RunQuery) -> list[RunInfo]:
         """A page of runs, newest first."""
@@ -156,10 +161,10 @@ class Reader:
 
     async def turn(self, run: str, turn: str) -> TurnInfo | None:
         """One turn, or None. Raises `RunGone`."""
-        rows = await self._pool.fetch("get_turn", self._asked(run, turn=turn.encode()))
-        if not rows or self._place(run, rows[0]) is None or rows[0][4] is None:
+        rows = await self._pool.fetch("get_turn", self.asked(run, turn=turn.encode()))
+        if not rows or self.place(run, rows[0]) is None or rows[0][5] is None:
             return None
-        name, submitted, status, finished = rows[0][4:]
+        name, submitted, status, finished = rows[0][5:]
         return TurnInfo(name.decode(), submitted, status, finished)
 
     async def blob(self, run: str, blob: str) -> bytes:
@@ -179,14 +184,15 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _info(row: Row) -> RunInfo:
-    run, agent, namespace, status, is_closed, created, turns, epoch, takeovers, due_at, rid, head, turn = row
+    run, agent, namespace, status, is_closed, created, turns, epoch, takeovers, due_at, rid = row[:11]
+    head, turn, moved_to, is_building = row[11:]
     return RunInfo(
         run=run,
         agent=agent,
         namespace=namespace,
         status=status,
         closed=is_closed,
-        head=head,
+        head=head or 0,
         created=created,
         turn=_text(turn),
         turns=turns,
@@ -194,6 +200,8 @@ def _info(row: Row) -> RunInfo:
         takeovers=takeovers,
         due_at=due_at,
         position=rid,
+        moved_to=moved_to,
+        building=is_building,
     )
 
 

@@ -27,7 +27,7 @@ select heads, now from {schema}.append_records(
 );
 
 -- name: append_batches
-select * from {schema}.append_batches(
+select a.*, case when a.answer = 9 then {schema}.whereabouts(a.rid) end from {schema}.append_batches(
     $1::double precision, $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::boolean[],
     $8::integer[], $9::integer[], $10::bigint[], $11::bigint[], $12::bytea[], $13::text[], $14::bytea[], $15::bytea[],
     $16::bytea[], $17::bigint[], $18::bytea[],
@@ -35,7 +35,7 @@ select * from {schema}.append_batches(
     $27::bytea[], $28::bigint[], $29::text[], $30::bigint[], $31::text[], $32::bytea[], $33::text[], $34::bigint[],
     $35::double precision[], $36::integer[], $37::integer[], $38::text[], $39::bytea[], $40::bytea[], $41::bytea[],
     $42::bigint[], $43::bytea[], $44::bytea[], $45::bigint[], $46::bytea[]
-);
+) a;
 
 -- name: publish
 select taken from {schema}.publish(
@@ -93,12 +93,14 @@ from held where q.rid = held.rid
 returning held.run, held.epoch, q.token;
 
 -- name: find_run
--- Where it is, whether it is closed, whether it was swept, and whether its tombstone holds the id still.
+-- Where it is, whether it is closed, whether it was swept, whether its tombstone holds the id still, and whether it
+-- was moved.
 select
     r.rid, r.closed_at is not null, r.gone_until is not null,
     coalesce(
         r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
-    )
+    ),
+    r.moved_to
 from {schema}.runs r where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
 
 -- name: read_records
@@ -108,6 +110,7 @@ select
     coalesce(
         r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
     ),
+    r.moved_to,
     e.seq, e.time, e.type, e.turn, e.key, e.epoch, e.batch, e.body, e.checksum, e.key_id
 from {schema}.runs r left join lateral (
     select * from {schema}.records where rid = r.rid and seq > %(after)s::bigint order by seq limit %(limit)s::bigint
@@ -129,6 +132,7 @@ select
     coalesce(
         r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
     ),
+    r.moved_to,
     t.turn, t.submitted, t.status, t.finished
 from {schema}.runs r left join {schema}.turns t on t.rid = r.rid and t.turn = %(turn)s
 where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
@@ -139,10 +143,12 @@ select
     coalesce(
         r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
     ),
+    r.moved_to,
     r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
     r.rid,
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
-    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from {schema}.runs r left join {schema}.queue q on q.rid = r.rid
 where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
 
@@ -153,7 +159,8 @@ select
     r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
     r.rid,
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
-    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from {schema}.runs r join {schema}.queue q on q.rid = r.rid
 where r.namespace >= %(namespace)s::text and (r.namespace, r.rid) < (%(namespace)s::text, %(before)s::bigint)
     and r.gone_until is null
@@ -164,7 +171,8 @@ select
     r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
     r.rid,
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
-    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from {schema}.runs r join {schema}.queue q on q.rid = r.rid
 where (r.namespace, r.agent) >= (%(namespace)s::text, %(agent)s::text)
     and (r.namespace, r.agent, r.rid) < (%(namespace)s::text, %(agent)s::text, %(before)s::bigint)
@@ -177,7 +185,8 @@ select
     r.run, r.agent, r.namespace, q.status, r.closed_at is not null, r.created, r.turns, q.epoch, q.takeovers, q.due_at,
     r.rid,
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
-    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from {schema}.turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from {schema}.queue q join {schema}.runs r on r.rid = q.rid
 where (q.namespace, q.status) >= (%(namespace)s::text, %(status)s::text)
     and (q.namespace, q.status, q.rid) < (%(namespace)s::text, %(status)s::text, %(before)s::bigint)
@@ -187,7 +196,7 @@ order by q.namespace desc, q.status desc, q.rid desc limit %(limit)s::bigint;
 -- name: signs
 -- How far each watched run has come: what another process wrote shows here.
 select
-    r.run, r.gone_until,
+    r.run, r.gone_until, r.moved_to,
     (select seq from {schema}.records where rid = r.rid order by seq desc limit 1),
     (select seq from {schema}.deltas where rid = r.rid order by seq desc, sub desc limit 1),
     (select sub from {schema}.deltas where rid = r.rid order by seq desc, sub desc limit 1)
@@ -201,6 +210,11 @@ where namespace = %(namespace)s::text and closed_at is not null and gone_until i
     and closed_at <= coalesce(%(at)s::double precision, extract(epoch from statement_timestamp())::double precision)
         - %(seconds)s::double precision
 order by closed_at limit %(limit)s::bigint;
+
+-- name: sweepable_moved
+select rid from {schema}.runs
+where namespace = %(namespace)s::text and run = any (%(runs)s::text[]) and moved_to is not null and gone_until is null
+limit %(limit)s::bigint;
 
 -- name: bury
 select {schema}.bury(%(at)s::double precision, %(rid)s::bigint, %(seconds)s::double precision);
@@ -272,8 +286,64 @@ select
 from (
     select coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision) as now
 ) now, {schema}.queue q join {schema}.runs r on r.rid = q.rid
-where q.namespace = %(namespace)s::text and r.closed_at is null
+where q.namespace = %(namespace)s::text and r.closed_at is null and r.building is null
 group by 1, 2;
+
+-- name: image
+-- The whole of it as of one moment.
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    ),
+    r.moved_to, r.agent, r.created, q.min_reader, r.closed_at, q.epoch, q.status, q.priority, q.due_at, q.takeovers,
+    coalesce(
+        q.token is not null
+        and q.lease_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision),
+        false
+    ),
+    r.building is not null,
+    coalesce((select seq from {schema}.records where rid = r.rid order by seq desc limit 1), 0),
+    array(select turn from {schema}.turns where rid = r.rid order by submitted, turn),
+    array(select submitted from {schema}.turns where rid = r.rid order by submitted, turn),
+    array(select status from {schema}.turns where rid = r.rid order by submitted, turn),
+    array(select finished from {schema}.turns where rid = r.rid order by submitted, turn),
+    array(select key from {schema}.keys where rid = r.rid order by key),
+    array(select digest from {schema}.keys where rid = r.rid order by key),
+    array(select first from {schema}.keys where rid = r.rid order by key),
+    array(select last from {schema}.keys where rid = r.rid order by key),
+    array(select time from {schema}.keys where rid = r.rid order by key),
+    array(select id from {schema}.blobs where rid = r.rid order by id)
+from {schema}.runs r left join {schema}.queue q on q.rid = r.rid
+where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
+-- name: build
+select answer, head, moved_to from {schema}.build(
+    %(at)s::double precision, %(namespace)s::text, %(lock)s::bigint, %(run)s::text, %(agent)s::text,
+    %(created)s::double precision, %(min_reader)s::bigint, %(status)s::text, %(priority)s::bigint, %(epoch)s::bigint,
+    %(takeovers)s::bigint, %(building)s::bytea,
+    %(t_turn)s::bytea[], %(t_submitted)s::bigint[], %(t_status)s::text[], %(t_finished)s::bigint[],
+    %(k_key)s::bytea[], %(k_digest)s::bytea[], %(k_first)s::bigint[], %(k_last)s::bigint[],
+    %(k_time)s::double precision[],
+    %(r_seq)s::bigint[], %(r_time)s::double precision[], %(r_type)s::text[], %(r_turn)s::bytea[], %(r_key)s::bytea[],
+    %(r_epoch)s::bigint[], %(r_batch)s::bytea[], %(r_body)s::bytea[], %(r_checksum)s::bigint[], %(r_key_id)s::bytea[],
+    %(l_id)s::bytea[], %(l_checksum)s::bigint[], %(l_data)s::bytea[]
+);
+
+-- name: get_building
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    ),
+    r.moved_to, r.building, coalesce((select seq from {schema}.records where rid = r.rid order by seq desc limit 1), 0)
+from {schema}.runs r where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
+-- name: settle
+select {schema}.settle(
+    %(lock)s::bigint, %(rid)s::bigint, %(building)s::bytea, %(head)s::bigint, %(status)s::text,
+    %(due_at)s::double precision, %(closed)s::double precision
+);
 
 -- name: notify
 select pg_notify($1::text, $2::text);

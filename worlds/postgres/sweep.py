@@ -27,7 +27,11 @@ class Sweep:
         while await self._first("forget", limit=RUNS):
             pass
         gone = []
-        rows = await self._fetch("sweepable", seconds=policy.closed_older_than_seconds, limit=policy.limit)
+        if policy.moved is None:
+            seconds = policy.closed_older_than_seconds
+            rows = await self._fetch("sweepable", seconds=seconds, limit=policy.limit)
+        else:
+            rows = await self._fetch("sweepable_moved", runs=list(policy.moved), limit=policy.limit)
         for (rid,) in rows:
             if await self._first("bury", rid=rid, seconds=policy.tombstone_seconds):
                 gone.append(rid)

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 import anyio
 
 from journal.core.clock import Clock
-from journal.core.errors import WorldUnavailable
+from journal.core.codec import Blob
+from journal.core.errors import RunGone, WorldUnavailable
 from journal.core.ports import (
     START,
     AgentStats,
@@ -20,6 +21,7 @@ from journal.core.ports import (
     Claims,
     Delta,
     Item,
+    RunImage,
     RunInfo,
     RunQuery,
     SweepPolicy,
@@ -38,6 +40,7 @@ from journal.worlds.postgres.reads import Reader
 from journal.worlds.postgres.renewer import PostgresRenewer
 from journal.worlds.postgres.roster import Roster
 from journal.worlds.postgres.sweep import Sweep
+from journal.worlds.postgres.transfer import Transfers
 from journal.worlds.postgres.writer import Connection, Writer
 
 
@@ -64,6 +67,7 @@ class PostgresWorld:
         self._reader = Reader(self._pool, namespace, address.url, clock)
         self._claiming = Claiming(self._pool, self._places, clock)
         self._sweep = Sweep(self._pool, namespace, clock)
+        self._transfers = Transfers(self._pool, self._reader, self._places, address.url)
         self._roster = Roster(self._pool, namespace, clock)
         self._ringer = Ringer(address, namespace) if address.is_notified else None
         # Through a pooler one can be heard, and does not hear.
@@ -115,6 +119,26 @@ class PostgresWorld:
         if gone:
             self._bells.ring_all()
         return len(gone)
+
+    # Transfer
+
+    async def image(self, run: str) -> RunImage:
+        """See `Transfer.image`."""
+        self._check_open()
+        return await self._transfers.image(run)
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        """See `Transfer.build`."""
+        self._check_open()
+        head = await self._transfers.build(image, records, blobs)
+        self._ring([image.run], False)
+        return head
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        """See `Transfer.settle`."""
+        self._check_open()
+        is_due = await self._transfers.settle(run, is_live=is_live)
+        self._ring([run], is_due)
 
     # Queue
 
@@ -195,6 +219,8 @@ class PostgresWorld:
                 for item in page.items:
                     place = (item.seq, item.sub if isinstance(item, Delta) else 0)
                     yield item
+                if page.is_over and page.moved_to is not None:
+                    raise RunGone(run_id=run, to=page.moved_to)
                 if page.is_over:
                     return
                 if page.has_all:

@@ -12,6 +12,7 @@ from journal.core.ports import (
     Answer,
     Batch,
     Block,
+    Building,
     Close,
     Closed,
     Committed,
@@ -23,6 +24,7 @@ from journal.core.ports import (
     Held,
     KeyConflict,
     LogRegressed,
+    Move,
     NoRun,
     Park,
     Progress,
@@ -33,7 +35,7 @@ from journal.core.ports import (
     Submit,
     Wake,
 )
-from journal.core.records import NewRecord, TurnFinished, TurnSubmitted
+from journal.core.records import NewRecord, Record, TurnFinished, TurnSubmitted
 from journal.worlds.redis.connection import Part
 from journal.worlds.redis.keys import RunKeys
 from journal.worlds.redis.library import function
@@ -76,19 +78,20 @@ def append_command(batch: Batch, keys: RunKeys, at: str) -> tuple[Part, ...]:
         len(batch.records),
     ]
     for record in batch.records:
-        parts += (_meta(record), record.body)
+        parts += (meta(record), record.body)
     if create is None:
         parts.append(b"0")
     else:
-        parts += (b"1", create.agent, create.min_reader, _meta(create.record), create.record.body)
-    pieces = [piece for blob in batch.blobs for piece in _pieces(blob)]
-    parts.append(len(pieces))
-    for piece in pieces:
+        parts += (b"1", create.agent, create.min_reader, meta(create.record), create.record.body)
+    of_blobs = [piece for blob in batch.blobs for piece in pieces(blob)]
+    parts.append(len(of_blobs))
+    for piece in of_blobs:
         parts += piece
     return tuple(parts)
 
 
-def _meta(record: NewRecord) -> bytes:
+def meta(record: NewRecord | Record) -> bytes:
+    """What its writer knows of it, but for its body."""
     return _pack_meta((record.type, record.turn, record.key, record.checksum, record.key_id))
 
 
@@ -107,6 +110,8 @@ def _event(event: QueueChange, records: tuple[NewRecord, ...]) -> tuple[Part, ..
             return "park", _time(due_at), "", "", 0
         case Release(delay_seconds=delay):
             return "release", repr(float(delay)), "", "", 0
+        case Move(to=to):
+            return "move", to, "", "", 0
         case Wake() | Block() | Drain() | Close():
             return _NAMES[type(event)], "", "", "", 0
 
@@ -125,7 +130,7 @@ def _time(seconds: float | None) -> str:
     return "" if seconds is None else repr(float(seconds))
 
 
-def _pieces(blob: Blob) -> list[tuple[Part, Part]]:
+def pieces(blob: Blob) -> list[tuple[Part, Part]]:
     """Fields of the blobs' hash: what the blob weighs and hashes to, and its pieces."""
     data, name = blob.data, blob.id
     count = -(-len(data) // CHUNK_BYTES)
@@ -161,7 +166,9 @@ def _reader(epoch: int) -> Callable[[Any], Answer]:
                 return NoRun()
             case 7:
                 return Closed()
+            case 9:
+                return Building()
             case _:
-                return Gone()
+                return Gone(reply[1].decode() or None)
 
     return read

@@ -7,7 +7,19 @@ one, and workers of both go on. An old library is harmless; `FUNCTION DELETE` re
 from hashlib import blake2b
 from importlib.resources import files
 
-_PARTS = ("clock", "tip", "index", "entry", "append", "claim", "deltas", "sweep", "roster", "register")
+_PARTS = (
+    "clock",
+    "tip",
+    "index",
+    "entry",
+    "append",
+    "claim",
+    "deltas",
+    "sweep",
+    "roster",
+    "transfer",
+    "register",
+)
 _FOLDER = files("journal.worlds.redis").joinpath("lua")
 
 

@@ -13,7 +13,7 @@ import msgspec
 from journal.core.codec import verify
 from journal.core.errors import CorruptRecord, RunGone, RunNotFound
 from journal.core.ports import Delta, Item, RunInfo, RunQuery, TurnInfo
-from journal.core.records import Record
+from journal.core.records import Record, TurnStatus
 from journal.worlds.redis.calls import ignored
 from journal.worlds.redis.door import CHUNK_BYTES
 from journal.worlds.redis.keys import Keys, escaped, sortable
@@ -35,6 +35,8 @@ _INFO = (
     "turns",
     "due",
     "pos",
+    "moved",
+    "building",
 )
 
 
@@ -46,6 +48,7 @@ class Page(msgspec.Struct, frozen=True):
     """Whether that is all there was."""
     is_over: bool
     """Whether nothing can come after it."""
+    moved_to: str | None = None
 
 
 class Reader:
@@ -63,7 +66,7 @@ class Reader:
     async def records(self, run: str, after: int, limit: int) -> list[Record]:
         """Up to `limit` records behind `after`. Raises `CorruptRecord`, `RunNotFound`, `RunGone`."""
         keys = self._keys.of_run(run)
-        state = ignored(self._wire.call(("HMGET", keys.hash, "gone", "pos")))
+        state = ignored(self._wire.call(("HMGET", keys.hash, "gone", "moved", "pos")))
         rows: list[Any] = []
         if limit > 0:
             rows = await self._wire.call(("XRANGE", keys.stream, f"({after}-0", "+", "COUNT", limit))
@@ -76,12 +79,12 @@ class Reader:
         seq, sub = offset
         # Closed first: nothing comes behind what is read then. Records before deltas: what was published below a
         # record that was read is there by then.
-        (gone, closed), found, rows = await self._wire.together(
-            ("HMGET", keys.hash, "gone", "closed"),
+        (gone, moved, closed), found, rows = await self._wire.together(
+            ("HMGET", keys.hash, "gone", "moved", "closed"),
             ("XRANGE", keys.stream, f"({seq}-0", "+", "COUNT", CHUNK),
             ("XRANGE", keys.deltas, f"({seq}-{sub}", "+", "COUNT", CHUNK),
         )
-        await self._check_gone(run, gone)
+        await self.check_gone(run, gone, moved)
         records = _records(run, seq, found)
         reached = records[-1].seq if records else seq
         deltas: list[Item] = [delta for delta in map(_delta, rows) if delta.seq <= reached]
@@ -92,16 +95,16 @@ class Reader:
             # More deltas may lie behind the last one, before the records that follow it.
             last = _place(deltas[-1])
             items = [item for item in items if _place(item) <= last]
-        return Page(items, has_all, is_over)
+        return Page(items, has_all, is_over, moved.decode() if moved else None)
 
     async def info(self, run: str) -> RunInfo | None:
         """The run as listings show it, or None. Raises `RunGone`."""
         row = await self._wire.call(("HMGET", self._keys.of_run(run).hash, *_INFO))
-        await self._check_gone(run, row[1])
+        await self.check_gone(run, row[1], row[-2])
         return self._info(run, row)
 
     def _info(self, run: str, row: list[Any]) -> RunInfo | None:
-        tip, _, agent, status, created, opened, turns, due, pos = row
+        tip, _, agent, status, created, opened, turns, due, pos, moved, building = row
         if tip is None:
             return None
         unfinished = _read_open(opened) if opened else []
@@ -110,7 +113,7 @@ class Reader:
             agent=agent.decode(),
             namespace=self._namespace,
             status=status.decode(),
-            closed=tip[22] >= 2,
+            closed=tip[22] >= 2 and building is None,
             head=int.from_bytes(tip[:6], "big"),
             created=float(created),
             turn=unfinished[0][1] if unfinished else None,
@@ -119,17 +122,16 @@ class Reader:
             takeovers=int.from_bytes(tip[18:22], "big"),
             due_at=float(due) if due else None,
             position=int(pos, 16) * self._keys.partitions + self._keys.partition(run),
+            moved_to=moved.decode() if moved else None,
+            building=building is not None,
         )
 
     async def turn(self, run: str, turn: str) -> TurnInfo | None:
         """One turn, or None. Raises `RunGone`."""
-        gone, found = await self._wire.call(("HMGET", self._keys.of_run(run).hash, "gone", f"t:{turn}"))
-        await self._check_gone(run, gone)
-        if found is None:
-            return None
-        submitted, *ended = found.decode().split(" ")
-        status, finished = ended or (None, None)
-        return TurnInfo(turn, int(submitted), status, int(finished) if finished else None)
+        hash_ = self._keys.of_run(run).hash
+        gone, moved, found = await self._wire.call(("HMGET", hash_, "gone", "moved", f"t:{turn}"))
+        await self.check_gone(run, gone, moved)
+        return None if found is None else read_turn(turn, found)
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """A page of runs, newest first."""
@@ -185,7 +187,7 @@ class Reader:
     async def blob(self, run: str, blob: str) -> bytes:
         """The blob's bytes. Raises `CorruptRecord` (seq 0) if it is missing or damaged."""
         keys = self._keys.of_run(run)
-        state = ignored(self._wire.call(("HMGET", keys.hash, "gone", "pos")))
+        state = ignored(self._wire.call(("HMGET", keys.hash, "gone", "moved", "pos")))
         weight = await self._wire.call(("HGET", keys.blobs, f"=:{blob}"))
         await self._check(run, await state)
         if weight is None:
@@ -201,15 +203,25 @@ class Reader:
             raise CorruptRecord(run_id=run, seq=0, reason=f"the checksum of its blob {blob} does not match")
         return bytes(data)
 
-    async def _check_gone(self, run: str, gone: Any) -> None:
+    async def check_gone(self, run: str, gone: Any, moved: Any) -> None:
+        """Raise `RunGone` if those fields of its hash say so."""
         if gone is not None and float(gone) > await self._now():
-            raise RunGone(run_id=run)
+            raise RunGone(run_id=run, to=moved.decode() if moved else None)
 
     async def _check(self, run: str, state: Any) -> None:
-        gone, pos = state
-        await self._check_gone(run, gone)
+        gone, moved, pos = state
+        await self.check_gone(run, gone, moved)
         if pos is None:
             raise RunNotFound(run_id=run, world=self._url)
+
+
+def read_turn(turn: str, kept: bytes) -> TurnInfo:
+    """A turn, from its field of the hash."""
+    submitted, *ended = kept.decode().split(" ")
+    status, finished = ended or (None, None)
+    return TurnInfo(
+        turn, int(submitted), cast(TurnStatus | None, status), int(finished) if finished else None
+    )
 
 
 def _records(run: str, after: int, rows: Any) -> list[Record]:

@@ -12,6 +12,8 @@ from journal.worlds.redis.wire import Wire
 
 _BURY, _FORGET, _DROP_DELTAS = function("bury"), function("forget"), function("drop_deltas")
 _PAGE = 500
+_LONG = 1e9
+"""Seconds: by age, every run that was moved may be swept."""
 _read_meta = msgspec.msgpack.Decoder().decode
 
 
@@ -28,6 +30,8 @@ class Sweep:
             for member in await self._find(index, b"g", now):
                 keys = self._keys.of_run(member[15:].decode())
                 await self._wire.call((b"FCALL", _FORGET, 2, keys.hash, index, at, member))
+        if policy.moved is not None:
+            return await self._bury_moved(policy, now)
         count = 0
         before = now - policy.closed_older_than_seconds
         for index in self._keys.indexes:
@@ -50,7 +54,18 @@ class Sweep:
         )
         return found
 
-    async def _bury(self, keys: RunKeys, before: float, until: float) -> int:
+    async def _bury_moved(self, policy: SweepPolicy, now: float) -> int:
+        count = 0
+        for run in policy.moved or ():
+            if count == policy.limit:
+                break
+            keys = self._keys.of_run(run)
+            moved, gone = await self._wire.call(("HMGET", keys.hash, "moved", "gone"))
+            if moved is not None and gone is None:
+                count += await self._bury(keys, now + _LONG, now + policy.tombstone_seconds, is_moved=True)
+        return count
+
+    async def _bury(self, keys: RunKeys, before: float, until: float, *, is_moved: bool = False) -> int:
         """The tombstone keeps what the log hashed to; a closed run gets no more records, so it may be read in pages."""
         log, place = blake2b(digest_size=16), "-"
         while True:
@@ -64,6 +79,6 @@ class Sweep:
             place = f"({rows[-1][0].decode()}"
         names = (keys.hash, keys.stream, keys.blobs, keys.deltas, keys.index)
         buried: int = await self._wire.call(
-            (b"FCALL", _BURY, 5, *names, keys.name, repr(before), repr(until), log.digest())
+            (b"FCALL", _BURY, 5, *names, keys.name, repr(before), repr(until), log.digest(), int(is_moved))
         )
         return buried

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 
 from journal.core.clock import Clock
-from journal.core.errors import WorldUnavailable
+from journal.core.codec import Blob
+from journal.core.errors import RunGone, WorldUnavailable
 from journal.core.ports import (
     START,
     AgentStats,
@@ -21,6 +22,7 @@ from journal.core.ports import (
     Claims,
     Delta,
     Item,
+    RunImage,
     RunInfo,
     RunQuery,
     SweepPolicy,
@@ -41,6 +43,7 @@ from journal.worlds.redis.renewer import RedisRenewer
 from journal.worlds.redis.roster import Roster
 from journal.worlds.redis.server import Findings
 from journal.worlds.redis.sweep import Sweep
+from journal.worlds.redis.transfer import Transfers
 from journal.worlds.redis.wire import Wire
 
 _PUBLISH = function("publish")
@@ -64,6 +67,7 @@ class RedisWorld:
         self._reader = Reader(wire, self._keys, self._now, namespace=namespace, url=self.url)
         self._claiming = Claiming(wire, self._keys)
         self._sweep = Sweep(wire, self._keys)
+        self._transfers = Transfers(wire, self._keys, self._reader, self._now, url=self.url)
         self._roster = Roster(wire, self._keys)
         self._bells = Bells(address, wire, self._keys.indexes)
         self._work_seen = 0
@@ -118,6 +122,20 @@ class RedisWorld:
     async def sweep(self, policy: SweepPolicy) -> int:
         """See `Log.sweep`."""
         return await self._sweep.run(policy, await self._now(), self._at())
+
+    # Transfer
+
+    async def image(self, run: str) -> RunImage:
+        """See `Transfer.image`."""
+        return await self._transfers.image(run)
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        """See `Transfer.build`."""
+        return await self._transfers.build(image, records, blobs, self._at())
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        """See `Transfer.settle`."""
+        await self._transfers.settle(run, is_live=is_live, at=self._at())
 
     # Queue
 
@@ -204,6 +222,8 @@ class RedisWorld:
                 for item in page.items:
                     place = (item.seq, item.sub if isinstance(item, Delta) else 0)
                     yield item
+                if page.is_over and page.moved_to is not None:
+                    raise RunGone(run_id=run, to=page.moved_to)
                 if page.is_over:
                     return
                 if page.has_all:

@@ -133,6 +133,11 @@ class Search:
             if self._holder.is_dead(byte, row[1]):
                 dead.append(byte)
 
+    def lease_left(self, lease_until: float, boot: str, holder: int, holder_file: int) -> float:
+        """In how many seconds that lease is over; 0 or less: it is."""
+        is_over = boot != self._clock.boot_id() or self._holder.is_dead(holder, holder_file)
+        return 0.0 if is_over else lease_until - self._clock.boottime()
+
     def _find_one(self, connection: sqlite3.Connection, wish: Wish, run: str) -> Found:
         row = connection.execute(SQL["get_lease"], (self._namespace, run)).fetchone()
         if row is None:
@@ -141,8 +146,7 @@ class Search:
         if not agents_match(agent, wish.agents) or min_reader > wish.reads:
             return Found((), None)
         if is_held:
-            is_over = boot != self._clock.boot_id() or self._holder.is_dead(holder, holder_file)
-            left = 0.0 if is_over else lease_until - self._clock.boottime()
+            left = self.lease_left(lease_until, boot, holder, holder_file)
         elif due_at is None:
             return Found((), None)
         else:

@@ -184,7 +184,7 @@ class Door:
             if row is None:
                 return None
             known = Known(*row)
-            if known.head == 0 and known.gone_until is None:
+            if known.head == 0 and known.gone_until is None and not known.is_building:
                 # A run begins with its first record: what hides it is a damaged index.
                 raise CorruptRecord(run_id=run, seq=1, reason="it is missing")
             self._known[run] = known
@@ -215,6 +215,8 @@ class Door:
                 key, key_digest = Committed(*found[:3]), found[3]
         sight = Sight(
             exists=True,
+            moved_to=known.moved_to,
+            is_building=known.is_building,
             closed=known.closed_at is not None,
             head=known.head,
             epoch=known.epoch,
@@ -252,25 +254,37 @@ class Door:
 
     def _append_to_gone(self, batch: Batch, known: Known) -> Answer:
         """The tombstone refuses until its time is over; then the id is free, but for a sweep that is not done yet."""
-        is_free = known.gone_until is not None and known.gone_until <= self.now and known.is_emptied
-        refusal = decide(batch, _NOWHERE if is_free else Sight(exists=False, gone=True))
+        grave = Sight(exists=False, gone=True, moved_to=known.moved_to)
+        refusal = decide(batch, _NOWHERE if self.is_free(known) else grave)
         if refusal is not None:
             return refusal
-        self.forget_run(batch.run)
+        self.free(batch.run, known)
+        return self._create(batch)
+
+    def is_free(self, known: Known) -> bool:
+        """Whether the time of that tombstone is over, and all of its run gone."""
+        return known.gone_until is not None and known.gone_until <= self.now and known.is_emptied
+
+    def free(self, run: str, known: Known) -> None:
+        """Give the id of a tombstone back."""
+        self.forget_run(run)
         self._execute(SQL["forget_keys"], (known.rid,))
         self._execute(SQL["forget_run"], (known.rid,))
-        return self._create(batch)
 
     # Writing
 
     def _create(self, batch: Batch) -> Committed:
         create = batch.create
         assert create is not None, "the door lets only a create pass where no run is"
-        values = (self.namespace, batch.run, create.agent, self.now, create.min_reader)
-        rid = self._execute(SQL["add_run"], values).lastrowid
-        assert rid is not None, "an insert has a rowid"
+        rid = self.add_run(batch.run, create.agent, self.now, create.min_reader)
         known = self._known[batch.run] = Known(rid)
         return self._write(batch, (create.record, *batch.records), known)
+
+    def add_run(self, run: str, agent: str, created: float, min_reader: int) -> int:
+        """A run without records; its rid."""
+        rid = self._execute(SQL["add_run"], (self.namespace, run, agent, created, min_reader)).lastrowid
+        assert rid is not None, "an insert has a rowid"
+        return rid
 
     def _write(self, batch: Batch, new: tuple[NewRecord, ...], known: Known) -> Committed:
         now, rid, head, batch_id = self.now, known.rid, known.head, bytearray(batch.id)

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from journal.core.ports import Close, Committed, Finish, QueueChange, Retry, Submit
+from journal.core.ports import Close, Committed, Finish, Move, QueueChange, Retry, Submit
 from journal.core.records import NewRecord, TurnFinished, TurnSubmitted
 from journal.worlds.queue import Entry, change
 from journal.worlds.sqlite.statements import SQL
@@ -17,10 +17,12 @@ class Known:
         "epoch",
         "gone_until",
         "head",
+        "is_building",
         "is_emptied",
         "last_batch",
         "last_head",
         "last_time",
+        "moved_to",
         "rid",
         "takeovers",
         "token",
@@ -38,6 +40,8 @@ class Known:
         last_batch: bytes | None = None,
         last_head: int | None = None,
         last_time: float | None = None,
+        moved_to: str | None = None,
+        is_building: int = 0,
         head: int = 0,
         batch: bytes | None = None,
     ) -> None:
@@ -52,6 +56,8 @@ class Known:
         """The holder's last batch without a record, and the head and time it was answered with."""
         self.last_head = last_head or 0
         self.last_time = last_time or 0.0
+        self.moved_to = moved_to
+        self.is_building = bool(is_building)
         self.head = head
         self.batch = batch
         """Of the last record."""
@@ -80,6 +86,10 @@ class Entries:
                 self._execute(SQL["close_run"], (now, rid))
                 known.closed_at, known.token = now, None
                 return False
+            case Move(to=to):
+                self._execute(SQL["move_run"], (to, now, rid))
+                known.closed_at, known.token, known.moved_to = known.closed_at or now, None, to
+                return False
             case _:
                 pass
         return self._change(known, event, now)
@@ -87,7 +97,7 @@ class Entries:
     def _change(self, known: Known, event: QueueChange, now: float) -> bool:
         before = self.read(known.rid)
         after = change(before, event, now=now, unfinished=self.unfinished(known.rid))
-        assert after is not None, "only a close removes the entry"
+        assert after is not None, "only a close or a move removes the entry"
         if after == before:
             return False
         values = (

@@ -24,20 +24,25 @@ _READ_RECORDS = SQL["read_records"]
 class Place:
     """Where a run is kept, as of one look."""
 
-    __slots__ = ("is_closed", "rid")
+    __slots__ = ("is_building", "is_closed", "moved_to", "rid")
 
-    def __init__(self, rid: int, is_closed: bool) -> None:
+    def __init__(self, rid: int, is_closed: bool, moved_to: str | None, is_building: bool) -> None:
         self.rid = rid
         self.is_closed = is_closed
+        self.moved_to = moved_to
+        self.is_building = is_building
 
 
 class Page:
     """What a follower takes at a time."""
 
-    __slots__ = ("has_all", "is_over", "items")
+    __slots__ = ("has_all", "is_over", "items", "moved_to")
 
-    def __init__(self, items: list[Item], *, has_all: bool, is_over: bool) -> None:
+    def __init__(
+        self, items: list[Item], *, has_all: bool, is_over: bool, moved_to: str | None = None
+    ) -> None:
         self.items = items
+        self.moved_to = moved_to
         self.has_all = has_all
         """Whether that is all there was."""
         self.is_over = is_over
@@ -56,11 +61,12 @@ class Reader:
         row = connection.execute(SQL["find_run"], (self._namespace, run)).fetchone()
         if row is None:
             return None
-        rid, closed_at, gone_until = row
+        rid, closed_at, gone_until, moved_to, is_building = row
         if gone_until is None:
-            return Place(rid, closed_at is not None)
+            is_closed = closed_at is not None and not is_building
+            return Place(rid, is_closed, moved_to, bool(is_building))
         if gone_until > now:
-            raise RunGone(run_id=run)
+            raise RunGone(run_id=run, to=moved_to)
         return None
 
     def find(self, connection: sqlite3.Connection, run: str, now: float) -> Place:
@@ -95,6 +101,8 @@ class Reader:
     ) -> list[Any]:
         """What has come since those `count` rows were read; raises `CorruptRecord` if the index hides some."""
         row = connection.execute(SQL["head"], (place.rid,)).fetchone()
+        if row is None and place.is_building:
+            return []  # its blobs came first
         head = 0 if row is None else row[0]
         if not isinstance(head, int) or 0 < head <= after + count:
             return []  # whoever looks at the rows finds the one that is no number
@@ -116,7 +124,7 @@ class Reader:
         has_all = len(records) < CHUNK and len(rows) < CHUNK
         is_over = has_all and place.is_closed
         if not rows:
-            return Page(list(records), has_all=has_all, is_over=is_over)
+            return Page(list(records), has_all=has_all, is_over=is_over, moved_to=place.moved_to)
         deltas: list[Item] = [
             Delta(seq=at, sub=nth, time=time, call=call, number=number, data=data)
             for at, nth, time, call, number, data in rows
@@ -126,7 +134,7 @@ class Reader:
             # More deltas may lie behind the last one, before the records that follow it.
             last = _place(deltas[-1])
             items = [item for item in items if _place(item) <= last]
-        return Page(items, has_all=has_all, is_over=is_over)
+        return Page(items, has_all=has_all, is_over=is_over, moved_to=place.moved_to)
 
     def info(self, connection: sqlite3.Connection, run: str, now: float) -> RunInfo | None:
         """The run as listings show it, or None. Raises `RunGone`."""
@@ -135,7 +143,7 @@ class Reader:
             return None
         if row[11] is not None:
             if row[11] > now:
-                raise RunGone(run_id=run)
+                raise RunGone(run_id=run, to=row[14])
             return None
         return _info(row)
 
@@ -174,16 +182,15 @@ class Reader:
 
 
 def _info(row: tuple[Any, ...]) -> RunInfo:
-    run, agent, namespace, status, is_closed, created, turns, epoch, takeovers, due_at, rid, _, head, turn = (
-        row
-    )
+    run, agent, namespace, status, is_closed, created, turns, epoch, takeovers, due_at, rid = row[:11]
+    head, turn, moved_to, is_building = row[12:]
     return RunInfo(
         run=run,
         agent=agent,
         namespace=namespace,
         status=status,
         closed=bool(is_closed),
-        head=head,
+        head=head or 0,
         created=created,
         turn=turn,
         turns=turns,
@@ -191,6 +198,8 @@ def _info(row: tuple[Any, ...]) -> RunInfo:
         takeovers=takeovers,
         due_at=due_at,
         position=rid,
+        moved_to=moved_to,
+        building=bool(is_building),
     )
 
 

@@ -4,7 +4,7 @@
 -- All that the door must know of a run, in one go: its row, and the last record. A swept run has no records.
 select
     r.rid, r.closed_at, r.gone_until, r.is_emptied, r.epoch, r.token, r.takeovers, r.last_batch, r.last_head, r.last_time,
-    coalesce(h.seq, 0), h.batch
+    r.moved_to, r.building is not null, coalesce(h.seq, 0), h.batch
 from runs r left join records h on h.rid = r.rid
 where r.namespace = ? and r.run = ?
 order by h.seq desc limit 1;
@@ -99,6 +99,13 @@ set closed_at = ?, due_at = null, token = null, woken = 0, draining = 0,
     status = case status when 'running' then 'pending' else status end
 where rid = ?;
 
+-- name: move_run
+-- As if it were closed, unless it is; and it says where it went.
+update runs
+set moved_to = ?, closed_at = coalesce(closed_at, ?), due_at = null, token = null, woken = 0, draining = 0,
+    status = case status when 'running' then 'pending' else status end
+where rid = ?;
+
 -- name: next_agent
 -- Step from one agent that has something unclaimed to the next: few seeks however many runs there are.
 select agent from runs indexed by runs_due
@@ -170,7 +177,7 @@ select run, (select seq from records where rid = r.rid order by seq desc limit 1
 update runs set lease_until = ?, boot = ? where namespace = ? and run = ? and epoch = ? and token = ?;
 
 -- name: find_run
-select rid, closed_at, gone_until from runs where namespace = ? and run = ?;
+select rid, closed_at, gone_until, moved_to, building is not null from runs where namespace = ? and run = ?;
 
 -- name: read_records
 select seq, time, type, turn, key, epoch, batch, body, checksum, key_id from records
@@ -189,28 +196,31 @@ select turn, submitted, status, finished from turns where rid = ? and turn = ?;
 
 -- name: get_info
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
-    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from runs r where r.namespace = ? and r.run = ?;
 
 -- name: list_runs
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
-    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from runs r indexed by runs_by_age
 where r.namespace = :namespace and r.rid < :before and r.gone_until is null
 order by r.rid desc limit :limit;
 
 -- name: list_runs_by_agent
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
-    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from runs r indexed by runs_by_agent
 where r.namespace = :namespace and r.agent = :agent and r.rid < :before and r.gone_until is null
 order by r.rid desc limit :limit;
@@ -218,10 +228,11 @@ order by r.rid desc limit :limit;
 -- name: list_runs_by_status
 -- The agent is compared afterwards, where one is given: the status narrows more.
 select
-    r.run, r.agent, r.namespace, r.status, r.closed_at is not null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
+    r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
     (select seq from records where rid = r.rid order by seq desc limit 1),
-    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1)
+    (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
+    r.moved_to, r.building is not null
 from runs r indexed by runs_by_status
 where r.namespace = :namespace and r.status = :status and r.rid < :before and r.gone_until is null
     and (:agent is null or r.agent = :agent)
@@ -236,7 +247,7 @@ insert into deltas (rid, seq, sub, time, call, number, data) values (?, ?, ?, ?,
 -- name: signs
 -- How far each watched run has come: what another process wrote shows here.
 select
-    r.run, r.gone_until,
+    r.run, r.gone_until, r.moved_to,
     (select seq from records where rid = r.rid order by seq desc limit 1),
     (select seq from deltas where rid = r.rid order by seq desc, sub desc limit 1),
     (select sub from deltas where rid = r.rid order by seq desc, sub desc limit 1)
@@ -246,6 +257,11 @@ from runs r where r.run in (select value from json_each(?)) and r.namespace = ?;
 select rid from runs indexed by runs_closed
 where namespace = ? and closed_at <= ? and closed_at is not null and gone_until is null
 order by closed_at limit ?;
+
+-- name: sweepable_moved
+select rid from runs
+where namespace = ? and run in (select value from json_each(?)) and moved_to is not null and gone_until is null
+limit ?;
 
 -- name: bury
 update runs set gone_until = ?, due_at = null, token = null, digest = ? where rid = ?;
@@ -271,6 +287,11 @@ where rid = :rid and (seq, sub) in (select seq, sub from deltas where rid = :rid
 -- name: drop_turns
 delete from turns where rid = :rid and turn in (select turn from turns where rid = :rid limit :limit);
 
+-- name: drop_moved_keys
+-- Those of a run that was moved are known where it lives now.
+delete from keys where rid = :rid and key in (select key from keys where rid = :rid limit :limit)
+    and exists (select 1 from runs where rid = :rid and moved_to is not null);
+
 -- name: mark_emptied
 update runs set is_emptied = 1 where rid = ?;
 
@@ -288,7 +309,7 @@ delete from deltas where rid = :rid and seq < coalesce(
     (select max(finished) from turns where rid = :rid and finished is not null and ended <= :before), 0);
 
 -- name: name_of
-select run from runs where rid = ?;
+select run, moved_to from runs where rid = ?;
 
 -- name: note_worker
 insert or replace into workers (namespace, worker, info, seen) values (?, ?, ?, ?);
@@ -316,5 +337,39 @@ select
     count(*),
     min(due_at)
 from runs
-where namespace = :namespace and closed_at is null and gone_until is null
+where namespace = :namespace and closed_at is null and gone_until is null and building is null
 group by 1, 2;
+
+-- name: image
+select
+    rid, gone_until, moved_to, agent, created, min_reader, case when building is null then closed_at end, epoch, status, priority, due_at, takeovers,
+    building is not null, token is not null, lease_until, boot, holder, holder_file,
+    (select seq from records where rid = r.rid order by seq desc limit 1)
+from runs r where namespace = ? and run = ?;
+
+-- name: turns_of
+select turn, submitted, status, finished from turns where rid = ?;
+
+-- name: keys_of
+select key, digest, first, last, time from keys where rid = ? order by key;
+
+-- name: blobs_of
+select id from blobs where rid = ? order by id;
+
+-- name: get_building
+select building from runs where rid = ?;
+
+-- name: build_run
+-- Closed, for workers of the version before, at a time that no sweep comes to.
+update runs
+set closed_at = 9e15, agent = ?, created = ?, min_reader = ?, turns = ?, status = ?, priority = ?, epoch = ?, takeovers = ?, building = ?
+where rid = ?;
+
+-- name: forget_turns
+delete from turns where rid = ?;
+
+-- name: build_turn
+insert into turns (rid, turn, submitted, status, finished) values (?, ?, ?, ?, ?);
+
+-- name: settle_run
+update runs set building = null, status = ?, due_at = ?, closed_at = ? where rid = ?;

@@ -4,8 +4,10 @@ First the tombstone, which alone lets the database delete records; from then on 
 sweep that dies halfway is finished by the next one.
 """
 
+import json
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
+from math import inf
 from typing import Any
 
 from journal.core.ports import SweepPolicy
@@ -14,7 +16,7 @@ from journal.worlds.sqlite.statements import SQL
 
 ROWS = 500
 """Deleted in one transaction."""
-_DROPS = ("drop_records", "drop_blobs", "drop_deltas", "drop_turns")
+_DROPS = ("drop_records", "drop_blobs", "drop_deltas", "drop_turns", "drop_moved_keys")
 
 Submit = Callable[[Callable[[Any], Any], object], Awaitable[Any]]
 """Runs a function in a transaction of the writer."""
@@ -43,11 +45,13 @@ class Sweep:
         return count
 
     def _choose(self, policy: SweepPolicy) -> list[int]:
-        before = self._door.now - policy.closed_older_than_seconds
-        rows = self._door.connection.execute(
-            SQL["sweepable"], (self._door.namespace, before, policy.limit)
-        ).fetchall()
-        return [rid for (rid,) in rows]
+        execute, namespace = self._door.connection.execute, self._door.namespace
+        if policy.moved is None:
+            before = self._door.now - policy.closed_older_than_seconds
+            found = execute(SQL["sweepable"], (namespace, before, policy.limit))
+        else:
+            found = execute(SQL["sweepable_moved"], (namespace, json.dumps(policy.moved), policy.limit))
+        return [rid for (rid,) in found.fetchall()]
 
     def _bury(self, asked: tuple[int, SweepPolicy]) -> bool:
         """The tombstone keeps the id, what the log hashed to, and the keys."""
@@ -58,11 +62,13 @@ class Sweep:
             for (checksum,) in rows:
                 log.update(checksum.to_bytes(8, "big"))
             seq += len(rows)
-        until = self._door.now + policy.tombstone_seconds
-        buried = execute(SQL["bury"], (until, log.digest(), rid)).rowcount
         row = execute(SQL["name_of"], (rid,)).fetchone()
-        if row is not None:
-            self._door.forget_run(row[0])
+        if row is None:
+            return False
+        run, moved_to = row
+        until = self._door.now + policy.tombstone_seconds if moved_to is None else inf
+        buried = execute(SQL["bury"], (until, log.digest(), rid)).rowcount
+        self._door.forget_run(run)
         return bool(buried)
 
     def _unemptied(self, _: None) -> list[int]:

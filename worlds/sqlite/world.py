@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from journal.core.clock import Clock
-from journal.core.errors import WorldUnavailable
+from journal.core.codec import Blob
+from journal.core.errors import RunGone, WorldUnavailable
 from journal.core.ports import (
     START,
     AgentStats,
@@ -27,6 +29,7 @@ from journal.core.ports import (
     Claims,
     Delta,
     Item,
+    RunImage,
     RunInfo,
     RunQuery,
     SweepPolicy,
@@ -46,6 +49,7 @@ from journal.worlds.sqlite.renewer import SqliteRenewer
 from journal.worlds.sqlite.statements import SQL
 from journal.worlds.sqlite.sweep import Sweep
 from journal.worlds.sqlite.transaction import Transactor
+from journal.worlds.sqlite.transfer import Lease, Transfers, read_image
 from journal.worlds.sqlite.writer import GROUP_ROWS, Writer
 
 CAPABILITIES = frozenset(
@@ -93,6 +97,7 @@ class SqliteWorld:
         self._taking = Taking(door, self._search, holder)
         self._publishing = Publishing(door)
         self._sweep = Sweep(door)
+        self._transfers = Transfers(door, url)
         self._roster = roster.Roster(door)
         self._reader = Reader(namespace, url)
         self._bells = Bells(look_around_with(transactor, self._file, lambda: writer.is_busy))
@@ -161,6 +166,28 @@ class SqliteWorld:
     async def sweep(self, policy: SweepPolicy) -> int:
         """See `Log.sweep`."""
         return await self._sweep.run(policy, self._submit_alone)
+
+    # Transfer
+
+    async def image(self, run: str) -> RunImage:
+        """See `Transfer.image`."""
+        now = self._clock.time()
+
+        def read(connection: sqlite3.Connection) -> tuple[RunImage, Lease | None]:
+            return read_image(connection, self.namespace, run, now=now, url=self.url)
+
+        image, lease = await self._aside(read)
+        is_held = lease is not None and self._search.lease_left(*lease) > 0
+        return replace(image, held=is_held)
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        """See `Transfer.build`."""
+        head: int = await self._submit_alone(self._transfers.build, (image, records, blobs))
+        return head
+
+    async def settle(self, run: str, *, is_live: bool) -> None:
+        """See `Transfer.settle`."""
+        await self._submit_alone(self._transfers.settle, (run, is_live))
 
     # Queue
 
@@ -249,6 +276,8 @@ class SqliteWorld:
                 for item in page.items:
                     place = (item.seq, item.sub if isinstance(item, Delta) else 0)
                     yield item
+                if page.is_over and page.moved_to is not None:
+                    raise RunGone(run_id=run, to=page.moved_to)
                 if page.is_over:
                     return
                 if page.has_all:

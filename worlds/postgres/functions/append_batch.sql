@@ -1,7 +1,8 @@
 -- The door for one batch, under its run's lock: gone or absent, batch or key known, claim, batch before, head, write.
 -- Restates journal.worlds.door; lookups are statements of their own, behind the lock. `epoch` is given by holders,
 -- `key` by those outside. With `agent` the first record is the one that creates the run. Answers, by number:
--- 1 committed, 2 duplicate, 3 key conflict, 4 stale claim, 5 log regressed, 6 head moved, 7 no run, 8 closed, 9 gone.
+-- 1 committed, 2 duplicate, 3 key conflict, 4 stale claim, 5 log regressed, 6 head moved, 7 no run, 8 closed, 9 gone:
+-- swept, moved or being built (`whereabouts` tells which; workers of the version before take it for swept).
 create or replace function {schema}.append_batch(
     in_namespace text,
     now double precision,
@@ -49,6 +50,7 @@ declare
     closed_at double precision;
     gone_until double precision;
     is_emptied boolean;
+    is_shut boolean;
     entry {schema}.queue;
     head bigint := 0;
     head_batch bytea;
@@ -56,7 +58,8 @@ declare
     behind bigint := 0;
 begin
     has_work := false;
-    select r.rid, r.closed_at, r.gone_until, r.is_emptied into run_id, closed_at, gone_until, is_emptied
+    select r.rid, r.closed_at, r.gone_until, r.is_emptied, r.moved_to is not null or r.building is not null
+    into run_id, closed_at, gone_until, is_emptied, is_shut
     from {schema}.runs r where r.namespace = in_namespace and r.run = in_run;
     if gone_until is not null then
         if gone_until > now or not is_emptied then
@@ -68,6 +71,9 @@ begin
             delete from {schema}.runs r where r.rid = run_id;
         end if;
         run_id := null;
+    elsif is_shut then
+        answer := 9;
+        return;
     end if;
 
     if run_id is null then
@@ -127,7 +133,7 @@ begin
                 first := known.first; last := known.last; landed := known.time; holds := true;
                 return;
             end if;
-            if closed_at is not null then
+            if closed_at is not null and event is distinct from 'move' then
                 answer := 8;
                 return;
             end if;

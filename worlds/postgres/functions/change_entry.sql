@@ -26,8 +26,11 @@ begin
         when 'retry' then
             update {schema}.turns t set status = null, finished = null, ended = null
             where t.rid = run_id and t.turn = in_turn;
-        when 'close' then
-            update {schema}.runs r set closed_at = now where r.rid = run_id;
+        when 'close', 'move' then
+            -- A move says where to, in place of a status.
+            update {schema}.runs r
+            set closed_at = coalesce(r.closed_at, now), moved_to = case event when 'move' then in_status end
+            where r.rid = run_id;
             -- Nothing is due, nobody holds it. The epoch stays for those who ask with an old one.
             update {schema}.queue q
             set due_at = null, token = null, woken = false, draining = false,

@@ -12,7 +12,12 @@ begin
     select sha256(coalesce(string_agg(int8send(r.checksum), '' order by r.seq), '')) into log
     from {schema}.records r where r.rid = in_rid;
     update {schema}.runs r
-    set gone_until = coalesce(at, extract(epoch from clock_timestamp())::double precision) + seconds, digest = log
+    -- An address is kept for ever.
+    set gone_until = case
+            when r.moved_to is not null then 'infinity'
+            else coalesce(at, extract(epoch from clock_timestamp())::double precision) + seconds
+        end,
+        digest = log
     where r.rid = in_rid and r.closed_at is not null and r.gone_until is null;
     if found then
         delete from {schema}.queue q where q.rid = in_rid;
@@ -34,6 +39,8 @@ begin
         and id in (select b.id from {schema}.blobs b where b.rid = in_rid limit size);
     if found then return false; end if;
     delete from {schema}.turns where rid = in_rid;
+    -- Those of a run that was moved are known where it lives now.
+    delete from {schema}.keys k using {schema}.runs r where k.rid = in_rid and r.rid = in_rid and r.moved_to is not null;
     update {schema}.runs r set is_emptied = true where r.rid = in_rid;
     return true;
 end $$;

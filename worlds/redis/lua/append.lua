@@ -77,11 +77,19 @@ end
 -- The refusal or the duplicate; nil: write all of it. The order is that of worlds/door.py.
 local function decide(H, R, A, tip, now, is_held, may_create)
   if not tip then
-    local gone = redis.call('HGET', H, 'gone')
+    local gone, moved = unpack(redis.call('HMGET', H, 'gone', 'moved'))
     if gone and tonumber(gone) > now then
-      return {8}
+      return {8, moved or ''}
     end
     return (is_held or not may_create) and {6} or nil
+  end
+  if tip.closed then
+    local moved, building = unpack(redis.call('HMGET', H, 'moved', 'building'))
+    if moved then
+      return {8, moved}
+    elseif building then
+      return {9}
+    end
   end
   if is_held then
     local epoch = tonumber(A[4])
@@ -100,7 +108,7 @@ local function decide(H, R, A, tip, now, is_held, may_create)
     if key then
       local first, last, time, place = key:match('^(%d+) (%d+) (%S+) ()')
       return {key:sub(place) == A[6] and 1 or 2, tonumber(first), tonumber(last), time, 1}
-    elseif tip.closed then
+    elseif tip.closed and A[7] ~= 'move' then
       return {7}
     end
   end
@@ -134,8 +142,11 @@ local function apply(H, X, run, event, e, seq)
   reindex(X, run, before, after, e.now)
   if event == 'finish' and redis.call('HDEL', H, 'deltas') == 1 then
     redis.call('ZADD', X, 0, 'd' .. sortable(e.time) .. string.format('%014x', seq) .. after.pos .. run)
-  elseif event == 'close' then
-    redis.call('ZADD', X, 0, 'c' .. sortable(e.time) .. run)
+  elseif after.closed and not before.closed then
+    redis.call('ZADD', X, 0, 'c' .. sortable(after.closed) .. run)
+  end
+  if event == 'move' then
+    redis.call('HSET', H, 'moved', e[1])
   end
   if not after.token and after.due and visible_at(after) ~= visible_at(before) then
     ring(X)

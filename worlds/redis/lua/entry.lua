@@ -116,6 +116,11 @@ function EVENTS.close(entry, e)
   free(entry)
 end
 
+function EVENTS.move(entry, e)
+  entry.closed, entry.due = entry.closed or e.time, false
+  free(entry)
+end
+
 -- Turns. `open` holds the unfinished ones, oldest first: a retried turn goes back to its old place.
 local function without(open, turn)
   local others = {}

@@ -1,0 +1,82 @@
+"""`journal copy SRC DST`."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from journal.cli.carrying import Tally, carry_all
+from journal.cli.logs import configure_logs
+from journal.cli.output import remark
+from journal.cli.settings import Settings, common_options, settings_of
+from journal.core.clock import SystemClock
+from journal.core.ids import check_id
+from journal.engine.moving import Mover, all_runs
+from journal.worlds import open_world, resolve_url
+
+
+@click.command
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this one; may be given again.")
+@click.option(
+    "--freeze",
+    is_flag=True,
+    help="Move: the run takes nothing more in SRC, and goes on in DST where it was. Without it SRC is left alone, and "
+    "what is unfinished is held back in DST until `journal retry RUN`.",
+)
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --freeze: how long whoever works on a run is waited for, before it is skipped.",
+)
+@common_options
+@settings_of
+def command(
+    settings: Settings, source: str, target: str, runs: tuple[str, ...], freeze: bool, wait_seconds: float
+) -> int:
+    """Copy runs from the store SRC to the store DST, oldest first, or move them there for good.
+
+    Everything of a run is copied but the pieces of output of calls under way, and read back before it counts. If it
+    is interrupted, the same command goes on from there; what is there already, and is the same, is left alone. Exit
+    code 1 if a run was skipped or could not be copied.
+    """
+    configure_logs("debug" if settings.debug else "warning")
+    _check_source(source)
+    return asyncio.run(_copy(settings, source, target, runs, freeze, wait_seconds))
+
+
+def _check_source(source: str) -> None:
+    """Opening a file that is not there would make one."""
+    url = resolve_url(source)
+    if url.startswith("sqlite:") and not Path(url.removeprefix("sqlite:")).exists():
+        raise click.UsageError(f"there is no store at {url}: check SRC, the store to copy from")
+
+
+async def _copy(
+    settings: Settings, source: str, target: str, runs: tuple[str, ...], freeze: bool, wait_seconds: float
+) -> int:
+    namespace = check_id(settings.namespace or "default", "namespace")
+    tally = Tally(settings)
+    async with (
+        open_world(source, namespace=namespace) as here,
+        open_world(target, namespace=namespace) as there,
+    ):
+        mover = Mover(
+            here,
+            there,
+            clock=SystemClock(),
+            freeze=freeze,
+            wait_seconds=wait_seconds,
+            on_progress=tally.on_records,
+        )
+        await mover.check()
+        asked = list(dict.fromkeys(runs)) or [info.run for info in await all_runs(here)]
+        with tally.shown(len(asked)):
+            await carry_all(mover, asked, tally)
+        remark(f"{here.url} → {there.url}: {tally.summary()}")
+    return tally.exit_code

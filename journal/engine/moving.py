@@ -1,0 +1,387 @@
+"""Copying runs from one world to another, and moving them: what `journal copy` and `journal archive` do.
+
+Built up there in pieces, read back and compared, then settled. A move says so in the source in between, at the very
+head that was copied: from then on the run takes nothing there, and only then does it go on here. Every step may be
+taken twice, so that the same call again finishes what a crash left. Next: `Transfer` in `core/ports.py`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Literal
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from journal.core import values
+from journal.core.clock import Clock
+from journal.core.codec import Blob
+from journal.core.errors import (
+    InvalidOptions,
+    MissingCapability,
+    RunBuilding,
+    RunDiffers,
+    RunGone,
+    RunNotBuilding,
+    RunNotFound,
+    RunTooNew,
+    WorldUnavailable,
+)
+from journal.core.ids import new_batch_id
+from journal.core.ports import (
+    Batch,
+    Committed,
+    Duplicate,
+    Gone,
+    HeadMoved,
+    Keyed,
+    Move,
+    RunImage,
+    RunInfo,
+    RunQuery,
+    SweepPolicy,
+    Unknown,
+    WorkerInfo,
+    World,
+)
+from journal.core.records import MIN_READER, Record
+from journal.engine.digest import PIECE_ROWS, digest
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""Written in one go; a longer blob goes alone."""
+POLL_SECONDS = 0.2
+"""How often it is looked whether a holder has let go."""
+VERIFY_TRIES = 5
+"""How often the target is brought to the image, where another copies the same run."""
+OFFER_SECONDS = 60.0
+"""How long an unanswered move is offered again."""
+
+Result = Literal["copied", "moved", "present", "skipped"]
+Progress = Callable[[int], None]
+"""Told how many records more there are in the target."""
+
+
+class Moving(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one run."""
+
+    run: str
+    result: Result
+    records: int
+    """How many it has."""
+    held_back: bool = False
+    """Whether it is blocked in the target until somebody sends it on: its source may be at work on it."""
+    reason: str | None = None
+    """Why it was skipped."""
+
+
+def _ignore(_: int) -> None:
+    """Nobody wants to know."""
+
+
+class Mover:
+    """Copies runs from `source` to `target`, worlds of one namespace. `check` first."""
+
+    def __init__(
+        self,
+        source: World,
+        target: World,
+        *,
+        clock: Clock,
+        freeze: bool = False,
+        wait_seconds: float = 0.0,
+        on_progress: Progress = _ignore,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self._clock = clock
+        self._freeze = freeze
+        self._wait_seconds = wait_seconds
+        self._on_progress = on_progress
+        self._started = 0.0
+
+    async def check(self) -> None:
+        """Raise `InvalidOptions` where both are one store, and `MissingCapability` where a moved run would not last."""
+        if self._freeze and "log.persistent" not in self.target.capabilities:
+            raise MissingCapability(
+                "it does not keep what it has acknowledged (log.persistent), so that nothing is moved there: "
+                "change its configuration (journal check says what it lacks), or copy without --freeze",
+                world=self.target.url,
+            )
+        if await self._is_one_store():
+            raise InvalidOptions(
+                f"{self.source.url} and {self.target.url} are one and the same store: name another one to copy to"
+            )
+
+    async def _is_one_store(self) -> bool:
+        """By whatever names they go: what one is told, the other knows."""
+        if self.source.url == self.target.url:
+            return True
+        mark = f"copy:{new_batch_id().hex()}"
+        await self.target.beat(WorkerInfo(worker=mark, slots=0, started=self._clock.time()))
+        try:
+            return any(worker.worker == mark for worker in await self.source.workers())
+        finally:
+            await self.target.leave(mark)
+
+    async def carry(self, run: str) -> Moving:
+        """Copy that run, or move it.
+
+        Raises `RunNotFound`, `RunGone`, `RunTooNew`, `RunDiffers`, `RunBuilding`, and what the stores raise.
+        """
+        self._started = self._clock.boottime()
+        image = await self.source.image(run)
+        if image.min_reader > MIN_READER:
+            raise RunTooNew(run_id=run, min_reader=image.min_reader, reads=MIN_READER)
+        if image.building:
+            raise RunBuilding(run_id=run)
+        if image.moved_to is not None:
+            return await self._finish(image)
+        there = await self._look(run)
+        if there is not None and not there.building:
+            return await self._is_present(image)
+        while True:
+            if self._freeze and (free := await self._until_free(image)) is not image:
+                if free is None:
+                    return _skipped(image)
+                image = free
+            try:
+                await self._build(image)
+                if not self._freeze:
+                    await self.target.settle(run, is_live=False)
+                    is_held_back = image.is_unfinished and image.closed is None
+                    return Moving(run=run, result="copied", records=image.head, held_back=is_held_back)
+            except (RunNotBuilding, RunDiffers):
+                if (found := await self._as_another_left_it(run)) is None:
+                    raise
+                return found
+            if await self._move(image):
+                return await self._go_on(image)
+            image = await self.source.image(run)
+
+    async def _as_another_left_it(self, run: str) -> Moving | None:
+        """What somebody else made of the run, who copied or moved it meanwhile; None: nobody has."""
+        image, there = await self.source.image(run), await self.target.run(run)
+        if image.moved_to == self.target.url:
+            return await self._finish(image)
+        if there is not None and not there.building:
+            return await self._is_present(image)
+        return None
+
+    async def _until_free(self, image: RunImage) -> RunImage | None:
+        """The image once nobody holds the run; None: somebody does for longer than is to be waited."""
+        until = self._started + self._wait_seconds
+        while image.held:
+            if self._clock.boottime() >= until:
+                return None
+            await anyio.sleep(POLL_SECONDS)
+            image = await self.source.image(image.run)
+        return image
+
+    async def _look(self, run: str) -> RunInfo | None:
+        """The run in the target; None also where only the address of the source is left: then it comes back."""
+        home = self.source.url
+        try:
+            there = await self.target.run(run)
+        except RunGone as gone:
+            if gone.to != home:
+                raise
+            return None
+        if there is None or there.moved_to is None:
+            return there
+        if there.moved_to != home:
+            raise RunGone(run_id=run, to=there.moved_to)
+        await self.target.sweep(SweepPolicy(closed_older_than_seconds=0, moved=(run,)))
+        return None
+
+    # Building
+
+    async def _build(self, image: RunImage) -> None:
+        """Bring the target to the image, and read it back."""
+        run, target = image.run, self.target
+        bare = replace(image, turns=(), keys=())  # those come with the last piece
+        there = await self._look(run)
+        head = 0 if there is None else there.head
+        if head > image.head:
+            raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")
+        is_whole = False
+        while head < image.head:
+            page = await self.source.read(run, after=head, limit=min(PIECE_ROWS, image.head - head))
+            for piece in _pieces(page):
+                is_whole = piece[-1].seq == image.head and not image.blobs
+                before, head = head, await target.build(image if is_whole else bare, piece, ())
+                self._on_progress(head - before)
+        if not is_whole:
+            known = frozenset((await target.image(run)).blobs)
+            async for blobs in self._blobs(image, known):
+                await target.build(bare, (), blobs)
+            await target.build(image, (), ())
+        await self._verify(image)
+
+    async def _blobs(self, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
+        """Those that are missing, some at a time."""
+        blobs: list[Blob] = []
+        size = 0
+        for name in image.blobs:
+            if name in known:
+                continue
+            data = await self.source.get_blob(image.run, name)
+            if blobs and size + len(data) > PIECE_BYTES:
+                yield blobs
+                blobs, size = [], 0
+            blobs.append(Blob(name, data))
+            size += len(data)
+        if blobs:
+            yield blobs
+
+    async def _verify(self, image: RunImage) -> None:
+        expected = replace(image, held=False, building=True, due_at=None, closed=None)
+        tries = VERIFY_TRIES
+        while (found := await self.target.image(image.run)) != expected:
+            names = [
+                name for name in image.__struct_fields__ if getattr(found, name) != getattr(expected, name)
+            ]
+            tries -= 1
+            if not tries:
+                raise RunDiffers(run_id=image.run, world=self.target.url, reason=f"in its {', '.join(names)}")
+            # Another, who copies it too, may have been there in between.
+            await anyio.sleep(POLL_SECONDS)
+            await self.target.build(image, (), ())
+        await self._compare(image)
+
+    async def _compare(self, image: RunImage) -> None:
+        if await digest(self.source, image) != await digest(self.target, image):
+            raise RunDiffers(run_id=image.run, world=self.target.url, reason="in its records or blobs")
+
+    # What is there already
+
+    async def _is_present(self, image: RunImage) -> Moving:
+        """The run is in the target, and is not being built."""
+        run = image.run
+        there = await self.target.image(run)
+        if there.head != image.head or there.blobs != image.blobs:
+            reason = f"it ends at seq {there.head}, and at {image.head} in {self.source.url}"
+            raise RunDiffers(run_id=run, world=self.target.url, reason=reason)
+        await self._compare(image)
+        if not self._freeze:
+            return Moving(run=run, result="present", records=image.head)
+        if await self._until_free(image) is None:
+            return _skipped(image)
+        # It was copied earlier, and not worked on in either place since.
+        if not await self._move(image):
+            return _skipped(image)
+        is_held_back = there.status == "blocked"
+        return Moving(run=run, result="moved", records=image.head, held_back=is_held_back)
+
+    # Moving
+
+    async def _move(self, image: RunImage) -> bool:
+        """Say in the source that the run lives in the target now; False: it has gone on since it was copied."""
+        to, run = self.target.url, image.run
+        key = f"move:{to}"
+        batch = Batch(
+            run,
+            new_batch_id(),
+            Keyed(key, values.digest(key.encode())),
+            at_head=image.head,
+            queue=Move(to),
+        )
+        until = self._clock.boottime() + OFFER_SECONDS
+        while True:
+            match await self.source.append(batch):
+                case Committed() | Duplicate():
+                    return True
+                case Gone(to=other):
+                    # An answer that was lost, or another mover; to another place it has not been copied in vain.
+                    if other != to:
+                        raise RunGone(run_id=run, to=other)
+                    return True
+                case HeadMoved():
+                    return False
+                case Unknown(reason=reason):
+                    if self._clock.boottime() > until:
+                        raise WorldUnavailable(
+                            f"no answer for {OFFER_SECONDS:g} s ({reason}); run the same command again",
+                            world=self.source.url,
+                        )
+                    await anyio.sleep(POLL_SECONDS)
+                case refusal:
+                    raise RunDiffers(run_id=run, world=to, reason=f"the source answered {refusal}")
+
+    async def _finish(self, image: RunImage) -> Moving:
+        """The run was moved by an earlier call, which may have died before the run went on."""
+        if image.moved_to != self.target.url:
+            raise RunGone(run_id=image.run, to=image.moved_to)
+        return await self._go_on(image)
+
+    async def _go_on(self, image: RunImage) -> Moving:
+        run = image.run
+        there = await self.target.run(run)
+        if there is None:
+            raise RunNotFound(run_id=run, world=self.target.url)
+        if there.building:
+            try:
+                await self.target.settle(run, is_live=True)
+            except RunNotBuilding:
+                there = await self.target.run(run)  # by another who does the same
+        is_held_back = there is not None and there.status == "blocked" and image.status != "blocked"
+        return Moving(run=run, result="moved", records=image.head, held_back=is_held_back)
+
+    # Archiving
+
+    async def archive(self, older_seconds: float) -> AsyncIterator[str]:
+        """The runs that may be archived, oldest first: those without an unfinished turn whose last record is older.
+
+        Those that were moved to the target already are among them: they wait to be swept.
+        """
+        before = self._clock.time() - older_seconds
+        for info in await all_runs(self.source):
+            if info.moved_to is not None:
+                if info.moved_to == self.target.url:
+                    yield info.run
+            elif info.turn is None and not info.building:
+                last = await self.source.read(info.run, after=info.head - 1, limit=1)
+                if last and last[0].time <= before:
+                    yield info.run
+
+    async def sweep(self, runs: Sequence[str]) -> int:
+        """Remove these from the source, which were moved: what is left is the address."""
+        gone = 0
+        for start in range(0, len(runs), _SWEPT):
+            some = tuple(runs[start : start + _SWEPT])
+            gone += await self.source.sweep(
+                SweepPolicy(closed_older_than_seconds=0, moved=some, limit=_SWEPT)
+            )
+        return gone
+
+
+_SWEPT = 100
+
+
+async def all_runs(world: World) -> list[RunInfo]:
+    """All runs of the world, oldest first."""
+    found: list[RunInfo] = []
+    before: int | None = None
+    while page := await world.runs(RunQuery(before=before, limit=500)):
+        found += page
+        before = page[-1].position
+    return found[::-1]
+
+
+def _pieces(page: Sequence[Record]) -> list[list[Record]]:
+    pieces: list[list[Record]] = [[]]
+    size = 0
+    for record in page:
+        if pieces[-1] and size + record.size > PIECE_BYTES:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(record)
+        size += record.size
+    return pieces
+
+
+def _skipped(image: RunImage) -> Moving:
+    return Moving(
+        run=image.run,
+        result="skipped",
+        records=image.head,
+        reason="somebody is working on it: stop its workers, or wait longer (--wait)",
+    )
