@@ -45,15 +45,22 @@ def bool_array(values: Sequence[bool]) -> bytes:
 
 
 def _varied(oid: int, values: Sequence[bytes | None]) -> bytes:
-    if not values:
+    count = len(values)
+    if not count:
         return struct.pack("!iiI", 0, 0, oid)
-    parts = [_header(1, int(None in values), oid, len(values), 1)]
-    for value in values:
-        if value is None:
-            parts.append(_NULL)
-        else:
-            parts += (_length(len(value)), value)
-    return b"".join(parts)
+    nulls = values.count(None)
+    if nulls == count:
+        return _header(1, 1, oid, count, 1) + _NULL * count
+    # Without a step of Python for each value, unless there are nulls among them.
+    sizes: list[bytes]
+    if nulls:
+        sizes = [_NULL if value is None else _length(len(value)) for value in values]
+        values = [value or b"" for value in values]
+    else:
+        sizes = list(map(_length, map(len, values)))  # type: ignore[arg-type]  # none of them is None
+    items: list[bytes | None] = [None] * (2 * count)
+    items[0::2], items[1::2] = sizes, values
+    return _header(1, int(nulls > 0), oid, count, 1) + b"".join(items)  # type: ignore[arg-type]
 
 
 def bytes_array(values: Sequence[bytes | None]) -> bytes:
@@ -63,7 +70,14 @@ def bytes_array(values: Sequence[bytes | None]) -> bytes:
 
 def text_array(values: Sequence[str | None]) -> bytes:
     """`text[]`."""
-    return _varied(_TEXT, [None if value is None else value.encode() for value in values])
+    return _varied(_TEXT, encoded(values))
+
+
+def encoded(values: Sequence[str | None]) -> Sequence[bytes | None]:
+    """Each as UTF-8."""
+    if None in values:
+        return [None if value is None else value.encode() for value in values]
+    return list(map(str.encode, values))  # type: ignore[arg-type]  # none of them is None
 
 
 def optional_longs(values: Sequence[int | None]) -> bytes:

@@ -25,6 +25,7 @@ from journal.worlds.postgres.binary import (
     bool_array,
     bytes_array,
     double,
+    encoded,
     int_array,
     long,
     long_array,
@@ -57,11 +58,11 @@ def _encoded(text: str | None) -> bytes | None:
 def _record_columns(records: Sequence[NewRecord]) -> list[bytes]:
     return [
         text_array([record.type for record in records]),
-        bytes_array([_encoded(record.turn) for record in records]),
-        bytes_array([_encoded(record.key) for record in records]),
+        bytes_array(encoded([record.turn for record in records])),
+        bytes_array(encoded([record.key for record in records])),
         bytes_array([record.body for record in records]),
         long_array([record.checksum for record in records]),
-        bytes_array([_encoded(record.key_id) for record in records]),
+        bytes_array(encoded([record.key_id for record in records])),
     ]
 
 
@@ -88,46 +89,25 @@ def record_parameters(offer: Offer, places: Places, at: float | None) -> list[by
 
 
 def quick_parameters(offers: list[Offer], places: Places) -> list[bytes]:
-    rids: list[int] = []
-    epochs: list[int] = []
-    tokens: list[bytes | None] = []
-    previous: list[bytes | None] = []
-    progress: list[bool] = []
-    of_batch: list[int] = []
-    nths: list[int] = []
-    record_rids: list[int] = []
-    record_epochs: list[int] = []
-    ids: list[bytes | None] = []
-    records: list[NewRecord] = []
-    for place, offer in enumerate(offers, 1):
-        batch = offer.batch
-        author = batch.author
-        assert isinstance(author, Held), "only a holder's batch goes the quick way"
-        claim = author.claim
-        rid = places.rids[batch.run]
-        rids.append(rid)
-        epochs.append(claim.epoch)
-        tokens.append(claim.token)
-        previous.append(author.prev_batch)
-        progress.append(batch.queue is not None)
-        for nth, record in enumerate(batch.records, 1):
-            of_batch.append(place)
-            nths.append(nth)
-            record_rids.append(rid)
-            record_epochs.append(claim.epoch)
-            ids.append(batch.id)
-            records.append(record)
+    batches = [offer.batch for offer in offers]
+    authors = [batch.author for batch in batches if isinstance(batch.author, Held)]
+    assert len(authors) == len(batches), "only a holder's batch goes the quick way"
+    claims = [author.claim for author in authors]
+    rids = [places.rids[batch.run] for batch in batches]
+    epochs = [claim.epoch for claim in claims]
+    records = [record for batch in batches for record in batch.records]
+    of_batch = [place for place, batch in enumerate(batches) for _ in batch.records]
     return [
         long_array(rids),
         long_array(epochs),
-        bytes_array(tokens),
-        bytes_array(previous),
-        bool_array(progress),
-        int_array(of_batch),
-        int_array(nths),
-        long_array(record_rids),
-        long_array(record_epochs),
-        bytes_array(ids),
+        bytes_array([claim.token for claim in claims]),
+        bytes_array([author.prev_batch for author in authors]),
+        bool_array([batch.queue is not None for batch in batches]),
+        int_array([place + 1 for place in of_batch]),
+        int_array([nth for batch in batches for nth in range(1, len(batch.records) + 1)]),
+        long_array([rids[place] for place in of_batch]),
+        long_array([epochs[place] for place in of_batch]),
+        bytes_array([batches[place].id for place in of_batch]),
         *_record_columns(records),
     ]
 
