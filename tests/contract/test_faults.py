@@ -1,7 +1,6 @@
 """Interleavings found on paper, at the port, on every world of ours."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -10,27 +9,15 @@ from journal.core.ports import Committed, Duplicate, LogRegressed, StaleClaim, U
 from journal.worlds.contract import ContractHarness
 from journal.worlds.contract.harness import Holder, begin, committed, hold, signal, submit
 from tests.contract.faults import DelayingWorld
-from tests.contract.harnesses import memory_harness, postgres_harness, redis_harness, sqlite_harness
+from tests.contract.harnesses import opening_of
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis", "cluster"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ContractHarness]:
-    async with _opening(request, tmp_path) as harness:
+    async with opening_of(request, tmp_path) as harness:
         yield harness
-
-
-def _opening(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncContextManager[ContractHarness]:
-    match request.param:
-        case "memory":
-            return memory_harness()
-        case "sqlite":
-            return sqlite_harness(tmp_path)
-        case "postgres":
-            return postgres_harness(request.getfixturevalue("postgres_server"))
-        case _:
-            return redis_harness(request.getfixturevalue("redis_server"))
 
 
 async def _keys(holder: Holder) -> list[str | None]:

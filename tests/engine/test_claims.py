@@ -25,11 +25,6 @@ from journal.worlds.contract.harness import claim_all, close
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"memory:{tmp_path.name}" if request.param == "memory" else f"sqlite:{tmp_path / 'j.db'}"
-
-
 async def take(url: str, run: str = "r", lease: float = 0.0, agent: str = "work") -> Claim:
     """Claim the run as a worker elsewhere would, and fall silent."""
     async with open_world(url) as world:
