@@ -12,7 +12,7 @@ from journal.core.errors import WorldReadOnly
 from journal.testing import servers
 from journal.worlds.contract.harness import begin
 from journal.worlds.postgres import open_postgres
-from tests.postgres.load import Load
+from tests.load import Load
 
 pytestmark = pytest.mark.anyio
 

@@ -17,46 +17,12 @@ from journal.testing.servers import Server
 from journal.worlds.contract.harness import begin, claim_all, committed, hold, raw, refusal, signal, watching
 from journal.worlds.redis import open_redis
 from journal.worlds.redis.library import NAME
-from tests.redis.load import Load
 
 pytestmark = pytest.mark.anyio
 
 
 def admin(server: Server) -> redis.Redis:
     return redis.Redis(port=server.port)
-
-
-async def test_a_server_killed_and_restarted_under_load(server: Server) -> None:
-    async with open_redis(servers.redis_url(server)) as world:
-        load = Load(world)
-
-        async def disturb() -> None:
-            for _ in range(3):
-                await asyncio.sleep(0.3)
-                await to_thread.run_sync(server.restart)
-            await asyncio.sleep(0.3)
-
-        with anyio.fail_after(120):
-            await load.run(20, disturb)
-        assert await load.check(world) > 100
-    async with open_redis(servers.redis_url(server)) as world:
-        await load.check(world)
-
-
-async def test_connections_cut_under_load(server: Server) -> None:
-    async with open_redis(servers.redis_url(server)) as world:
-        load = Load(world)
-
-        async def disturb() -> None:
-            with admin(server) as client:
-                for _ in range(10):
-                    await asyncio.sleep(0.05)
-                    await to_thread.run_sync(client.execute_command, "CLIENT KILL", "TYPE", "NORMAL")
-            await asyncio.sleep(0.05)
-
-        with anyio.fail_after(120):
-            await load.run(20, disturb)
-        await load.check(world)
 
 
 async def test_a_server_that_hangs_leaves_it_unknown(server: Server) -> None:
