@@ -1,6 +1,7 @@
 """Servers that die and connections that break, on every world that has them: nothing is lost, nothing doubled."""
 
 import asyncio
+import random
 
 import anyio
 import pytest
@@ -34,6 +35,36 @@ async def test_killed_and_restarted_under_load(own_store: Store) -> None:
         assert await load.check(world) > 200
 
 
+async def test_connections_cut_at_random_under_load(own_store: Store) -> None:
+    """FAULTS 11. Cut at once; cut after some bytes, either way; held up; or heard no more, and then cut."""
+    rng = random.Random(11)
+    async with open_world(own_store.url) as world:
+        load = Load(world)
+
+        async def disturb() -> None:
+            for number in range(40):
+                proxy = rng.choice(own_store.proxies)
+                match number % 5:
+                    case 0:
+                        proxy.cut()
+                    case 1:
+                        proxy.cut_after(up=rng.randrange(3000))
+                    case 2:
+                        proxy.cut_after(down=rng.randrange(300))
+                    case 3:
+                        proxy.delay(rng.uniform(0, 0.05))
+                    case _:
+                        proxy.drop(up=rng.random() < 0.5, down=True)
+                await asyncio.sleep(rng.uniform(0.02, 0.1))
+                if number % 5 > 2:
+                    proxy.heal()
+
+        with anyio.fail_after(120):
+            await load.run(12, disturb)
+        assert load.unknown, "some answers were lost"
+        assert await load.check() > 100
+
+
 @pytest.mark.parametrize("way", ["up", "down"])
 async def test_cut_at_every_point_of_a_batch(own_store: Store, way: str) -> None:
     """FAULTS 1, 3: records and a queue change are there together or not at all, and once when offered again."""
@@ -51,8 +82,7 @@ async def test_cut_at_every_point_of_a_batch(own_store: Store, way: str) -> None
             assert info in (None, (2, 1)), "both records and one turn, or nothing"
             assert info or isinstance(answer, Unknown)
             first, again = await settle(world, offer), await settle(world, offer)
-            assert isinstance(again, Duplicate)
-            assert again.original == (first if isinstance(first, Committed) else again.original)
+            assert again == Duplicate(first.original if isinstance(first, Duplicate) else first, True)  # type: ignore[arg-type]
             assert await read(world, run) == (2, 1)
             assert [one.claim.run for one in await claim_all(world, run=run)] == [run]
 
@@ -73,14 +103,15 @@ async def test_killed_while_turns_are_submitted(own_store: Store) -> None:
     """FAULTS 1 and 4: what is in the log is in the queue, once, whether or not its author was told."""
     told: set[str] = set()
     offered = 0
+    over = asyncio.Event()
 
     async def offer(world: World, number: int) -> None:
         nonlocal offered
-        while not is_over:
+        while not over.is_set():
             run, offered = f"{number}-{offered}", offered + 1
             try:
                 while isinstance(answer := await world.append(submit(run)), Unknown):
-                    if is_over:
+                    if over.is_set():
                         return  # nobody asks again: it is there whole, or not at all
             except WorldUnavailable:
                 continue
@@ -88,7 +119,6 @@ async def test_killed_while_turns_are_submitted(own_store: Store) -> None:
             told.add(run)
 
     async with open_world(own_store.url) as world:
-        is_over = False
         with anyio.fail_after(120):
             async with asyncio.TaskGroup() as group:
                 for number in range(8):
@@ -97,7 +127,7 @@ async def test_killed_while_turns_are_submitted(own_store: Store) -> None:
                     await asyncio.sleep(0.3)
                     await to_thread.run_sync(own_store.restart, server)
                 await asyncio.sleep(0.3)
-                is_over = True
+                over.set()
     async with open_world(own_store.url) as world:
         claimed = [one.claim.run for one in await claim_all(world, limit=1000)]
         while more := await claim_all(world, limit=1000):
@@ -138,3 +168,23 @@ async def test_a_follower_sees_everything_once_though_connections_are_cut(own_st
                     assert isinstance(answer, Committed | Duplicate)
         assert seen == list(range(1, 43)) == await seqs(world, "r")
         assert committed(await holder.finish()).first == 43
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+async def test_cut_at_every_point_of_opening(own_store: Store, way: str) -> None:
+    """It opens, having connected again, or says that the store is not available; and in the end it does open."""
+    async with open_world(own_store.url) as world:
+        await begin(world, "r")
+    for number in range(30):
+        for proxy in own_store.proxies:
+            proxy.cut_after(**{way: int(2 ** (number / 2))})
+        try:
+            async with open_world(own_store.url) as world:
+                assert await read(world, "r") == (2, 1)
+        except WorldUnavailable:
+            pass
+        for proxy in own_store.proxies:
+            proxy.heal()
+            proxy.cut_after()
+    async with open_world(own_store.url) as world:
+        assert await read(world, "r") == (2, 1)
