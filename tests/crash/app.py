@@ -9,7 +9,8 @@
 Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
 appended in one write, so that it is counted outside of this process), ``CRASH_AT`` (``step:call:how``),
 ``CRASH_FREEZE`` (``call:how``: that call, once it is under way, blocks the loop: ``sleep``, to be stopped in, or
-``spin``; or waits for ever: ``hang``), ``CRASH_CLOCK`` (by how many seconds the wall clock of this process is off).
+``spin``; or waits: ``nap``, or for ever: ``hang``), ``CRASH_CLOCK`` (by how many
+seconds the wall clock of this process is off).
 """
 
 import asyncio
@@ -65,8 +66,14 @@ async def freeze(call: str) -> None:
         case "spin":
             while time.monotonic() < end:
                 pass
+        case "nap":
+            await asyncio.sleep(FREEZE_SECONDS)
         case _:
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                effect("stopped")
+                raise
     effect("thawed")
 
 

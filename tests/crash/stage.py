@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from journal import Journal
@@ -37,8 +38,9 @@ class Stage:
         freeze: str = "",
         freeze_seconds: float = 1.0,
         clock: float = 0.0,
+        prefix: Sequence[str] = (),
     ) -> "subprocess.Popen[bytes]":
-        """Start a process; the caller waits for it."""
+        """Start a process; the caller waits for it. `prefix`: what its command stands behind."""
         env = {
             **os.environ,
             "CRASH_WORLD": self.url,
@@ -51,7 +53,8 @@ class Stage:
             "CRASH_CLOCK": str(clock),
             "PYTHONPATH": str(ROOT),
         }
-        return subprocess.Popen([sys.executable, "-m", "tests.crash.app", *args], env=env, cwd=ROOT)
+        command = [*prefix, sys.executable, "-m", "tests.crash.app", *args]
+        return subprocess.Popen(command, env=env, cwd=ROOT)
 
     def run(
         self, *args: str, at: str = "", slots: int = 1, clock: float = 0.0, seconds: float = 120.0

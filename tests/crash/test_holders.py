@@ -33,9 +33,9 @@ def living(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[byt
         process.wait()
 
 
-async def until(stage: Stage, effect: str, times: int = 1) -> None:
+async def until(stage: Stage, effect: str, times: int = 1, *, within: float = 60) -> None:
     """Wait for an effect."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(within):
         while stage.effects()[effect] < times:
             await anyio.sleep(0.01)
 
