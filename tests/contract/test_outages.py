@@ -10,7 +10,7 @@ from anyio import to_thread
 from journal.core.errors import WorldUnavailable
 from journal.core.ports import Answer, Batch, Committed, Duplicate, Unknown, World
 from journal.worlds import open_world
-from journal.worlds.contract.harness import begin, claim_all, committed, hold, info_of, seqs, submit
+from journal.worlds.contract.harness import begin, claim_all, committed, hold, info_of, refusal, seqs, submit
 from tests.load import Load
 from tests.stores import Store
 
@@ -188,3 +188,26 @@ async def test_cut_at_every_point_of_opening(own_store: Store, way: str) -> None
             proxy.cut_after()
     async with open_world(own_store.url) as world:
         assert await read(world, "r") == (2, 1)
+
+
+async def test_a_renewal_that_a_server_does_not_answer_ends(
+    own_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs, or the network swallows everything: an error within a bound; and afterwards the claim is renewed."""
+    monkeypatch.setattr("journal.worlds.postgres.renewer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("journal.worlds.postgres.renewer.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("journal.worlds.redis.renewer.TIMEOUT_SECONDS", 0.3)
+    async with open_world(own_store.url) as world:
+        await begin(world, "r")
+        claim = (await hold(world, "r", lease_seconds=600)).claim
+        renewer = world.open_renewer()
+        for _ in range(2):
+            assert await to_thread.run_sync(renewer.renew, [claim], 600.0) == {claim}
+            for proxy in own_store.proxies:
+                proxy.drop()
+            with anyio.fail_after(30):
+                await refusal(WorldUnavailable, to_thread.run_sync(renewer.renew, [claim], 600.0))
+            for proxy in own_store.proxies:
+                proxy.heal()
+        assert await to_thread.run_sync(renewer.renew, [claim], 600.0) == {claim}
+        renewer.close()
