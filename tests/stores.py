@@ -29,10 +29,11 @@ class Store:
         for proxy in self.proxies:
             proxy.cut()
 
-    def kill(self) -> None:
-        """Every server, at once."""
-        for server in self.servers:
-            server.kill()
+    def heal(self) -> None:
+        """Pass everything on again, and cut nothing any more."""
+        for proxy in self.proxies:
+            proxy.heal()
+            proxy.cut_after()
 
     def restart(self, server: Server) -> None:
         """Kill one of the servers and start it again."""

@@ -83,9 +83,7 @@ async def test_cut_at_every_point_of_a_batch(own_store: Store, way: str) -> None
             for proxy in own_store.proxies:
                 proxy.cut_after(**{way: number * (60 if way == "up" else 6)})
             answer = await world.append(offer)
-            for proxy in own_store.proxies:
-                proxy.heal()
-                proxy.cut_after()
+            own_store.heal()
             info = await read(world, run)
             assert info in (None, (2, 1)), "both records and one turn, or nothing"
             assert info or isinstance(answer, Unknown)
@@ -191,9 +189,7 @@ async def test_cut_at_every_point_of_opening(own_store: Store, way: str) -> None
                 assert await read(world, "r") == (2, 1)
         except WorldUnavailable:
             pass
-        for proxy in own_store.proxies:
-            proxy.heal()
-            proxy.cut_after()
+        own_store.heal()
     async with open_world(own_store.url) as world:
         assert await read(world, "r") == (2, 1)
 
@@ -215,7 +211,6 @@ async def test_a_renewal_that_a_server_does_not_answer_ends(
                 proxy.drop()
             with anyio.fail_after(30):
                 await refusal(WorldUnavailable, to_thread.run_sync(renewer.renew, [claim], 600.0))
-            for proxy in own_store.proxies:
-                proxy.heal()
+            own_store.heal()
         assert await to_thread.run_sync(renewer.renew, [claim], 600.0) == {claim}
         renewer.close()

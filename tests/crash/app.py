@@ -193,6 +193,7 @@ async def work() -> None:
 
 async def finish() -> None:
     async with journal, journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).running():
+        effect("opened")
         while any(s.due or s.later or s.held for s in await journal.stats()):
             await asyncio.sleep(0.05)
 
