@@ -161,7 +161,9 @@ async def test_a_server_in_recovery_is_waited_for(
                 await asyncio.sleep(1)
                 assert not opening.done()
                 assert not starting.done()
-                promote = [postgres_programs / "pg_ctl", "promote", "-W", "-D", data]
-                as_owner = {"user": owner_of(standby)} if os.geteuid() == 0 else {}
-                await to_thread.run_sync(lambda: subprocess.run(promote, check=True, **as_owner, stdout=-3))
+                promote = [str(postgres_programs / "pg_ctl"), "promote", "-W", "-D", str(data)]
+                as_owner: dict[str, Any] = {"user": owner_of(standby)} if os.geteuid() == 0 else {}
+                await to_thread.run_sync(
+                    lambda: subprocess.run(promote, check=True, stdout=subprocess.DEVNULL, **as_owner)
+                )
         assert opening.result() == [1, 2]
