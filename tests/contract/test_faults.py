@@ -1,13 +1,26 @@
 """Interleavings found on paper, at the port, on every world of ours."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from journal.core.ports import Committed, Duplicate, LogRegressed, StaleClaim, Unknown
+from journal.core.errors import InvalidValue
+from journal.core.ports import (
+    Answer,
+    Batch,
+    Committed,
+    Duplicate,
+    LogRegressed,
+    StaleClaim,
+    Unknown,
+    World,
+)
 from journal.worlds.contract import ContractHarness
-from journal.worlds.contract.harness import Holder, begin, committed, hold, signal, submit
+from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, signal, submit
 from tests.contract.faults import DelayingWorld
 from tests.contract.harnesses import opening_of
 
@@ -124,3 +137,36 @@ async def test_a_signal_offered_twice_answers_once(harness: ContractHarness) -> 
         await network.append(signal("r", "approve"))
         first, second = await network.land()
         assert second == Duplicate(committed(first), True)
+
+
+POISON: dict[str, Callable[[str], Any]] = {
+    "a lone surrogate": lambda run: replace(raw(run, b"x"), turn="\ud800"),
+    "a number that does not fit": lambda run: replace(raw(run, b"x"), checksum=2**64),
+    "a body of the wrong type": lambda run: replace(raw(run, b"x"), body=["no", "bytes"]),
+}
+
+
+@pytest.mark.parametrize("harness", ["postgres", "redis", "cluster"], indirect=True)
+@pytest.mark.parametrize("poison", POISON)
+@pytest.mark.parametrize("place", [0, 57, 99])
+async def test_one_poison_value_in_a_group_of_a_hundred(
+    harness: ContractHarness, poison: str, place: int
+) -> None:
+    """FAULTS 5 and 54. (SQLite has its own, of what can come to it.)"""
+    async with harness.open() as world:
+        for number in range(100):
+            await begin(world, f"r{number}")
+        holders = [await hold(world, f"r{number}") for number in range(100)]
+        batches = [holder.batch(holder.outcome()) for holder in holders]
+        run = holders[place].run
+        batches[place] = holders[place].batch(holders[place].outcome(), POISON[poison](run))
+        answers = await asyncio.gather(*(offer(world, batch) for batch in batches), return_exceptions=True)
+        refused = answers.pop(place)
+        assert isinstance(refused, InvalidValue), refused
+        assert all(isinstance(answer, Committed) for answer in answers)
+        assert await seqs(world, run) == [1, 2], "nothing of it is there"
+        await holders[place].record()
+
+
+async def offer(world: World, batch: Batch) -> Answer:
+    return await world.append(batch)
