@@ -51,9 +51,13 @@ class Link:
 
     async def _prepare(self, wire: Wire) -> None:
         texts = statements(self._address.schema)
-        async with asyncio.timeout(CONNECT_SECONDS):
-            for name in _PREPARED:
-                await wire.prepare(name.encode(), texts[name])
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                for name in _PREPARED:
+                    await wire.prepare(name.encode(), texts[name])
+        except TimeoutError as error:
+            reason = f"no answer for {CONNECT_SECONDS:g} s: it hangs, or somebody has locked our tables"
+            raise psycopg.OperationalError(reason) from error
 
     @property
     def is_recovering(self) -> bool:
