@@ -4,6 +4,7 @@
     python -m tests.crash.app finish   # a worker until nothing is due, now or later, or held by anybody
     python -m tests.crash.app submit N # submit N turns of `orders` and leave
     python -m tests.crash.app queue R T # submit T turns of `pay` to each of R runs, and leave
+    python -m tests.crash.app ask A    # ask agent A for `o0` in run r0, and tell its answer
     python -m tests.crash.app poison   # submit a turn that kills whoever works on it, and leave
 
 Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
@@ -22,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from journal import Journal, Turn, tool
+from journal import Journal, Retry, Turn, step, tool
 from journal.core.ports import Answer, Batch, Finish, Unknown
 from journal.core.records import CallIntent, CallOutcome
 from journal.worlds import open_world
@@ -180,6 +181,24 @@ async def pay(turn: Turn, number: int) -> str:
     return result.status
 
 
+@step(retry=Retry(tries=3, min_delay=1.0, max_delay=1.0))
+async def shaky(order: str) -> str:
+    effect(f"shaky {order}")
+    if times_of(f"shaky {order}") < 4:
+        raise ConnectionError("not yet")
+    return "done"
+
+
+def times_of(name: str) -> int:
+    with open(EFFECTS) as lines:
+        return lines.read().split("\n").count(name)
+
+
+@journal.agent
+async def stubborn(turn: Turn, order: str) -> str:
+    return await turn.step(shaky, order)
+
+
 @journal.agent
 async def poison(turn: Turn, _: None) -> None:
     effect("poisoned")
@@ -213,6 +232,14 @@ async def queue(runs: int, turns: int) -> None:
                 await asyncio.gather(*(pay.submit(number, run_id=f"r{n}", key=f"t{number}") for n in some))
 
 
+async def ask_for(agent: str) -> None:
+    """As an application does, which works on what it waits for."""
+    async with journal:
+        effect("asked")
+        asked: Any = {"orders": orders, "stubborn": stubborn}[agent]
+        effect(f"told {await asked.run('o0', run_id='r0')}")
+
+
 async def submit_poison() -> None:
     async with journal:
         await poison.submit(None, run_id="poisoned")
@@ -228,5 +255,7 @@ if __name__ == "__main__":
             asyncio.run(submit(int(count)))
         case ["queue", runs, turns]:
             asyncio.run(queue(int(runs), int(turns)))
+        case ["ask", agent]:
+            asyncio.run(ask_for(agent))
         case ["poison"]:
             asyncio.run(submit_poison())
