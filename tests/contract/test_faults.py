@@ -20,7 +20,17 @@ from journal.core.ports import (
     World,
 )
 from journal.worlds.contract import ContractHarness
-from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, signal, submit
+from journal.worlds.contract.harness import (
+    Holder,
+    begin,
+    claim_all,
+    committed,
+    hold,
+    raw,
+    seqs,
+    signal,
+    submit,
+)
 from tests.contract.faults import DelayingWorld
 from tests.contract.harnesses import opening_of
 
@@ -137,6 +147,27 @@ async def test_a_signal_offered_twice_answers_once(harness: ContractHarness) -> 
         await network.append(signal("r", "approve"))
         first, second = await network.land()
         assert second == Duplicate(committed(first), True)
+
+
+async def test_a_thousand_timers_are_due_at_once_after_a_time_without_workers(
+    harness: ContractHarness,
+) -> None:
+    """FAULTS 20: each is given to one of those who come, once."""
+    async with harness.open() as world, harness.open() as other:
+        due = harness.clock.time() + 60  # type: ignore[attr-defined]  # ours have one
+        offers = [world.append(submit(f"r{n}", due_at=due)) for n in range(1000)]
+        for offered in offers:
+            committed(await offered)
+        assert await claim_all(world) == []
+        await harness.advance(3600)
+        found: list[str] = []
+
+        async def take(at: World) -> None:
+            while claimed := await claim_all(at, limit=50, lease_seconds=600):
+                found.extend(one.claim.run for one in claimed)
+
+        await asyncio.gather(*(take(at) for at in (world, other) * 2))
+        assert sorted(found) == sorted(f"r{n}" for n in range(1000))
 
 
 POISON: dict[str, Callable[[str], Any]] = {
