@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from journal.testing import cluster, servers
 from tests.containers import Containers, check_engine, postgres_images, redis_images
+from tests.stores import KINDS, Store, start_store
 
 # An example opens real stores, so its time says nothing; the database keeps what failed before.
 settings.register_profile(
@@ -99,6 +100,13 @@ def cluster_server() -> Iterator[str]:
         return
     with cluster.start_cluster() as nodes:
         yield nodes.url
+
+
+@pytest.fixture(params=KINDS)
+def own_store(request: pytest.FixtureRequest, postgres_programs: Path) -> Iterator[Store]:
+    """A store on servers that the test may kill, of each kind."""
+    with start_store(request.param, postgres_programs) as store:
+        yield store
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

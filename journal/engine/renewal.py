@@ -2,7 +2,8 @@
 
 Every third of a lease all claims of the process are renewed in one call. A claim is trusted until a lease after
 the renewal was *sent*. If the loop has not turned for `STALL_SECONDS` the thread stops renewing: a hung
-process must not keep its runs for ever.
+process must not keep its runs for ever. While the thread waits for a store that does not answer, the loop looks at the
+clock in its place.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ class Renewals:
         self._thread: threading.Thread | None = None
         self._beat = clock.boottime()
         self._beating: asyncio.TimerHandle | None = None
+        self._is_asking = False
 
     def add(self, holding: Holding) -> None:
         """Renew this one from now on."""
@@ -60,6 +62,10 @@ class Renewals:
 
     def _heartbeat(self) -> None:
         self._beat = self._clock.boottime()
+        if self._is_asking:
+            with self._lock:
+                holdings = list(self._holdings)
+            self._expire(holdings)
         self._beating = self._loop.call_later(_BEAT_SECONDS, self._heartbeat)
 
     # On the thread -----------------------------------------------------------------------------------
@@ -89,7 +95,11 @@ class Renewals:
 
     def _renew(self, renewer: Renewer, holdings: list[Holding]) -> None:
         asked = self._clock.boottime()
-        held = renewer.renew([h.claim for h in holdings], self._lease)
+        self._is_asking = True
+        try:
+            held = renewer.renew([h.claim for h in holdings], self._lease)
+        finally:
+            self._is_asking = False
         for holding in holdings:
             if holding.claim in held:
                 holding.trusted_until = asked + self._lease

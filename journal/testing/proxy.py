@@ -1,7 +1,10 @@
 """A TCP proxy that cuts, delays and drops what passes through it: a network that can be broken on purpose."""
 
 import asyncio
+import fcntl
 import socket
+import sys
+import termios
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -21,6 +24,7 @@ class Proxy:
         self._delay_seconds = 0.0
         self._is_refusing = False
         self._flow = {"up": True, "down": True}
+        self._left: dict[str, int] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="journal-proxy", daemon=True)
 
@@ -44,6 +48,18 @@ class Proxy:
     def cut(self) -> None:
         """Reset every open connection; new ones are served."""
         self._on_loop(self._reset_all)
+
+    def cut_after(self, *, up: int | None = None, down: int | None = None) -> None:
+        """Pass so many more bytes on (`up`: to the target, `down`: from it), then `cut`, once.
+
+        Without a number: take that back.
+        """
+        left = {way: count for way, count in (("up", up), ("down", down)) if count is not None}
+        self._on_loop(lambda: setattr(self, "_left", left or None))
+
+    def lead_to(self, target: int) -> None:
+        """New connections go to that port."""
+        self._on_loop(lambda: setattr(self, "_target", target))
 
     def refuse(self, is_refusing: bool = True) -> None:
         """Reset every new connection at once, until told otherwise."""
@@ -129,10 +145,33 @@ class Proxy:
             if self._delay_seconds:
                 await asyncio.sleep(self._delay_seconds)
             if self._flow[way]:
+                data, is_last = self._cut_short(way, data)
                 sink.write(data)
                 await sink.drain()
+                if is_last:
+                    self._left = None
+                    await _sent(sink)
+                    self._reset_all()
         if sink.can_write_eof() and not sink.is_closing():
             sink.write_eof()
+
+    def _cut_short(self, way: str, data: bytes) -> tuple[bytes, bool]:
+        """What of it is passed on, and whether that is the last before a cut."""
+        if self._left is None or way not in self._left:
+            return data, False
+        passed = data[: self._left[way]]
+        self._left[way] -= len(passed)
+        return passed, self._left[way] == 0
+
+
+async def _sent(sink: asyncio.StreamWriter) -> None:
+    """Wait until the other side has what was written: a reset would take it along."""
+    connection = sink.get_extra_info("socket")
+    for _ in range(200):
+        left = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+        if sink.transport.get_write_buffer_size() == 0 and int.from_bytes(left, sys.byteorder) == 0:
+            return
+        await asyncio.sleep(0.001)
 
 
 class _Link:

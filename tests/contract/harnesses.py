@@ -6,6 +6,8 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from journal.core.clock import ManualClock
 from journal.core.ports import World
 from journal.worlds import open_world
@@ -75,3 +77,18 @@ async def redis_harness(server: str) -> AsyncIterator[ClockedHarness]:
         yield ClockedHarness(url, is_persistent=True, can_step_wall=False)
     finally:
         await drop_prefix(url)
+
+
+def opening_of(request: pytest.FixtureRequest, folder: Path) -> AbstractAsyncContextManager[ClockedHarness]:
+    """The harness of the world that a fixture's parameter names."""
+    match request.param:
+        case "memory":
+            return memory_harness()
+        case "sqlite":
+            return sqlite_harness(folder)
+        case "postgres":
+            return postgres_harness(request.getfixturevalue("postgres_server"))
+        case "redis":
+            return redis_harness(request.getfixturevalue("redis_server"))
+        case _:
+            return redis_harness(request.getfixturevalue("cluster_server"))

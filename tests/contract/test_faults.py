@@ -1,36 +1,46 @@
 """Interleavings found on paper, at the port, on every world of ours."""
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from journal.core.ports import Committed, Duplicate, LogRegressed, StaleClaim, Unknown
+from journal.core.errors import InvalidValue
+from journal.core.ports import (
+    Answer,
+    Batch,
+    Committed,
+    Duplicate,
+    LogRegressed,
+    StaleClaim,
+    Unknown,
+    World,
+)
 from journal.worlds.contract import ContractHarness
-from journal.worlds.contract.harness import Holder, begin, committed, hold, signal, submit
+from journal.worlds.contract.harness import (
+    Holder,
+    begin,
+    claim_all,
+    committed,
+    hold,
+    raw,
+    seqs,
+    signal,
+    submit,
+)
 from tests.contract.faults import DelayingWorld
-from tests.contract.harnesses import memory_harness, postgres_harness, redis_harness, sqlite_harness
+from tests.contract.harnesses import opening_of
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis", "cluster"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ContractHarness]:
-    async with _opening(request, tmp_path) as harness:
+    async with opening_of(request, tmp_path) as harness:
         yield harness
-
-
-def _opening(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncContextManager[ContractHarness]:
-    match request.param:
-        case "memory":
-            return memory_harness()
-        case "sqlite":
-            return sqlite_harness(tmp_path)
-        case "postgres":
-            return postgres_harness(request.getfixturevalue("postgres_server"))
-        case _:
-            return redis_harness(request.getfixturevalue("redis_server"))
 
 
 async def _keys(holder: Holder) -> list[str | None]:
@@ -137,3 +147,57 @@ async def test_a_signal_offered_twice_answers_once(harness: ContractHarness) -> 
         await network.append(signal("r", "approve"))
         first, second = await network.land()
         assert second == Duplicate(committed(first), True)
+
+
+async def test_a_thousand_timers_are_due_at_once_after_a_time_without_workers(
+    harness: ContractHarness,
+) -> None:
+    """FAULTS 20: each is given to one of those who come, once."""
+    async with harness.open() as world, harness.open() as other:
+        due = harness.clock.time() + 60  # type: ignore[attr-defined]  # ours have one
+        offers = [world.append(submit(f"r{n}", due_at=due)) for n in range(1000)]
+        for offered in offers:
+            committed(await offered)
+        assert await claim_all(world) == []
+        await harness.advance(3600)
+        found: list[str] = []
+
+        async def take(at: World) -> None:
+            while claimed := await claim_all(at, limit=50, lease_seconds=600):
+                found.extend(one.claim.run for one in claimed)
+
+        await asyncio.gather(*(take(at) for at in (world, other) * 2))
+        assert sorted(found) == sorted(f"r{n}" for n in range(1000))
+
+
+POISON: dict[str, Callable[[str], Any]] = {
+    "a lone surrogate": lambda run: replace(raw(run, b"x"), turn="\ud800"),
+    "a number that does not fit": lambda run: replace(raw(run, b"x"), checksum=2**64),
+    "a body of the wrong type": lambda run: replace(raw(run, b"x"), body=["no", "bytes"]),
+}
+
+
+@pytest.mark.parametrize("harness", ["postgres", "redis", "cluster"], indirect=True)
+@pytest.mark.parametrize("poison", POISON)
+@pytest.mark.parametrize("place", [0, 57, 99])
+async def test_one_poison_value_in_a_group_of_a_hundred(
+    harness: ContractHarness, poison: str, place: int
+) -> None:
+    """FAULTS 5 and 54. (SQLite has its own, of what can come to it.)"""
+    async with harness.open() as world:
+        for number in range(100):
+            await begin(world, f"r{number}")
+        holders = [await hold(world, f"r{number}") for number in range(100)]
+        batches = [holder.batch(holder.outcome()) for holder in holders]
+        run = holders[place].run
+        batches[place] = holders[place].batch(holders[place].outcome(), POISON[poison](run))
+        answers = await asyncio.gather(*(offer(world, batch) for batch in batches), return_exceptions=True)
+        refused = answers.pop(place)
+        assert isinstance(refused, InvalidValue), refused
+        assert all(isinstance(answer, Committed) for answer in answers)
+        assert await seqs(world, run) == [1, 2], "nothing of it is there"
+        await holders[place].record()
+
+
+async def offer(world: World, batch: Batch) -> Answer:
+    return await world.append(batch)

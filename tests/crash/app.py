@@ -5,13 +5,15 @@
     python -m tests.crash.app serve    # a worker until SIGTERM
     python -m tests.crash.app submit N # submit N turns of `orders` and leave; `submit N FIRST`: from that number on
     python -m tests.crash.app queue R T # submit T turns of `pay` to each of R runs, and leave
+    python -m tests.crash.app ask A    # ask agent A for `o0` in run r0, and tell its answer
     python -m tests.crash.app poison   # submit a turn that kills whoever works on it, and leave
 
 Settings come by the environment: ``CRASH_WORLD`` (store URL), ``CRASH_EFFECTS`` (a file; each effect is a line,
 appended in one write, so that it is counted outside of this process), ``CRASH_AT`` (``step:call:how``),
 ``CRASH_FREEZE`` (``call:how``: that call, once it is under way, blocks the loop: ``sleep``, to be stopped in, or
-``spin``; or waits for ever: ``hang``), ``CRASH_CLOCK`` (by how many seconds the wall clock of this process is off),
-``CRASH_PAUSE`` (how many seconds the model takes), ``CRASH_VERSION`` (of the code, as it stands in the log).
+``spin``; or waits: ``nap``, or for ever: ``hang``), ``CRASH_CLOCK`` (by how many seconds the wall clock of this
+process is off), ``CRASH_PAUSE`` (how many seconds the model takes), ``CRASH_VERSION`` (of the code, as it stands in
+the log).
 """
 
 import asyncio
@@ -23,7 +25,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from journal import Journal, Turn, tool
+from journal import Journal, Retry, Turn, step, tool
 from journal.core.ports import Answer, Batch, Finish, Unknown
 from journal.core.records import CallIntent, CallOutcome
 from journal.worlds import open_world
@@ -68,8 +70,14 @@ async def freeze(call: str) -> None:
         case "spin":
             while time.monotonic() < end:
                 pass
+        case "nap":
+            await asyncio.sleep(FREEZE_SECONDS)
         case _:
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                effect("stopped")
+                raise
     effect("thawed")
 
 
@@ -181,6 +189,24 @@ async def pay(turn: Turn, number: int) -> str:
     return result.status
 
 
+@step(retry=Retry(tries=3, min_delay=1.0, max_delay=1.0))
+async def shaky(order: str) -> str:
+    effect(f"shaky {order}")
+    if times_of(f"shaky {order}") < 4:
+        raise ConnectionError("not yet")
+    return "done"
+
+
+def times_of(name: str) -> int:
+    with open(EFFECTS) as lines:
+        return lines.read().split("\n").count(name)
+
+
+@journal.agent
+async def stubborn(turn: Turn, order: str) -> str:
+    return await turn.step(shaky, order)
+
+
 @journal.agent
 async def poison(turn: Turn, _: None) -> None:
     effect("poisoned")
@@ -194,6 +220,7 @@ async def work() -> None:
 
 async def finish() -> None:
     async with journal, journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).running():
+        effect("opened")
         while any(s.due or s.later or s.held for s in await journal.stats()):
             await asyncio.sleep(0.05)
 
@@ -221,6 +248,14 @@ async def queue(runs: int, turns: int) -> None:
                 await asyncio.gather(*(pay.submit(number, run_id=f"r{n}", key=f"t{number}") for n in some))
 
 
+async def ask_for(agent: str) -> None:
+    """As an application does, which works on what it waits for."""
+    async with journal:
+        effect("asked")
+        asked: Any = {"orders": orders, "stubborn": stubborn}[agent]
+        effect(f"told {await asked.run('o0', run_id='r0')}")
+
+
 async def submit_poison() -> None:
     async with journal:
         await poison.submit(None, run_id="poisoned")
@@ -238,5 +273,7 @@ if __name__ == "__main__":
             asyncio.run(submit(*map(int, counts)))
         case ["queue", runs, turns]:
             asyncio.run(queue(int(runs), int(turns)))
+        case ["ask", agent]:
+            asyncio.run(ask_for(agent))
         case ["poison"]:
             asyncio.run(submit_poison())

@@ -1,12 +1,11 @@
 """The store that the processes of a crash test share, on every world of ours."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.contract.harnesses import ClockedHarness, postgres_harness, redis_harness
+from tests.contract.harnesses import opening_of
 from tests.crash.stage import Stage
 
 LEASE_SECONDS = 2.5
@@ -15,13 +14,9 @@ LEASE_SECONDS = 2.5
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    """Of a cluster, too, where a test asks for it."""
     if request.param == "sqlite":
         yield Stage(tmp_path)
         return
-    opening: AbstractAsyncContextManager[ClockedHarness] = (
-        postgres_harness(request.getfixturevalue("postgres_server"))
-        if request.param == "postgres"
-        else redis_harness(request.getfixturevalue("redis_server"))
-    )
-    async with opening as harness:
+    async with opening_of(request, tmp_path) as harness:
         yield Stage(tmp_path, harness.url, lease=LEASE_SECONDS)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from journal import Journal
@@ -38,9 +39,13 @@ class Stage:
         freeze_seconds: float = 1.0,
         clock: float = 0.0,
         root: Path = ROOT,
+        prefix: Sequence[str] = (),
         **settings: object,
     ) -> "subprocess.Popen[bytes]":
-        """Start a process; the caller waits for it. `root`: the tree whose code it runs; `settings`: `CRASH_…`."""
+        """Start a process; the caller waits for it.
+
+        `root`: the tree whose code it runs; `prefix`: what its command stands behind; `settings`: `CRASH_…`.
+        """
         env = {
             **os.environ,
             "CRASH_WORLD": self.url,
@@ -54,7 +59,8 @@ class Stage:
             "PYTHONPATH": str(root),
             **{f"CRASH_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        return subprocess.Popen([sys.executable, "-m", "tests.crash.app", *args], env=env, cwd=root)
+        command = [*prefix, sys.executable, "-m", "tests.crash.app", *args]
+        return subprocess.Popen(command, env=env, cwd=root)
 
     def run(
         self, *args: str, at: str = "", slots: int = 1, clock: float = 0.0, seconds: float = 120.0

@@ -20,6 +20,7 @@ from tests.crash.stage import Stage
 pytestmark = pytest.mark.anyio
 
 HOUR = 3600.0
+everywhere = pytest.mark.parametrize("stage", ["sqlite", "postgres", "redis", "cluster"], indirect=True)
 
 
 @contextmanager
@@ -33,9 +34,9 @@ def living(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[byt
         process.wait()
 
 
-async def until(stage: Stage, effect: str, times: int = 1) -> None:
+async def until(stage: Stage, effect: str, times: int = 1, *, within: float = 60) -> None:
     """Wait for an effect."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(within):
         while stage.effects()[effect] < times:
             await anyio.sleep(0.01)
 
@@ -63,6 +64,7 @@ async def test_busy_for_three_lease_times_it_is_not_taken_over(stage: Stage) -> 
     assert (await stage.finished("r0")).status == "succeeded"
 
 
+@everywhere
 async def test_stopped_inside_a_never_call_its_result_is_kept_for_reading(stage: Stage) -> None:
     """FAULTS 15 and 45: the next holder has settled the call before the stopped one goes on."""
     assert stage.run("submit", "1") == 0
@@ -90,6 +92,7 @@ async def test_stopped_inside_a_never_call_its_result_is_kept_for_reading(stage:
     assert (await stage.finished("r0")).status == "succeeded"
 
 
+@everywhere
 async def test_more_dead_turns_than_slots_after_a_kill(stage: Stage) -> None:
     """FAULTS 13."""
     assert stage.run("submit", "9") == 0
@@ -122,6 +125,7 @@ async def test_a_turn_that_kills_its_worker_becomes_a_dead_letter(stage: Stage, 
         assert stage.effects()[f"refund o{n}"] == 1
 
 
+@everywhere
 @pytest.mark.parametrize("wrong_by", [-HOUR, HOUR])
 async def test_the_lease_of_a_worker_whose_clock_is_wrong_is_as_good_as_any(
     stage: Stage, wrong_by: float
@@ -156,3 +160,34 @@ async def test_a_worker_whose_clock_is_wrong_takes_nothing_from_the_others(
     assert await starts(stage) == [False]
     assert (await stage.finished("r0")).status == "succeeded"
     assert stage.effects()["refund o0"] == 1
+
+
+@everywhere
+async def test_killed_during_a_back_off(stage: Stage) -> None:
+    """FAULTS 10: no outcome is on record, so the next holder begins with the first try; all tries are one outcome."""
+    with living(stage.start("ask", "stubborn")) as first:
+        await until(stage, "shaky o0", 2)
+        first.kill()  # within the second between two tries
+    assert stage.run("ask", "stubborn") == 0
+    effects = stage.effects()
+    assert (effects["shaky o0"], effects["told done"]) == (4, 1)
+    assert await stage.outcomes("r0") == {"shaky#1": "ok"}
+    assert await starts(stage) == [False, True]
+
+
+@everywhere
+async def test_who_waits_is_killed_and_asks_again(stage: Stage) -> None:
+    """FAULTS 55: the run goes on without whoever asked, and the same call attaches to it."""
+    assert stage.run("submit", "1") == 0
+    with living(stage.start("work", freeze="ask:nap", freeze_seconds=3.0)) as worker:
+        await until(stage, "frozen")
+        with living(stage.start("ask", "orders")) as asking:
+            await until(stage, "asked")
+            asking.kill()
+        with living(stage.start("ask", "orders")) as again:
+            assert worker.wait(60) == 0
+            assert again.wait(60) == 0
+    effects = stage.effects()
+    told = ["ask o0", "look o0", "refund o0", "note o0", "told ['about o0', 'refunded 5']"]
+    assert [effects[name] for name in told] == [1] * 5
+    assert await starts(stage) == [False]

@@ -39,9 +39,23 @@ EXPECTED = {"refund": NEVER, "ask": MODEL, "look": SAFE}
 OTHERS = {"refund", "ask", "look", "note"}
 
 
+LOSSES = [step for step in STEPS if not step.startswith("act") and step != "outcome_acknowledged"]
+
+
 @pytest.mark.parametrize("call", sorted(EXPECTED))
 @pytest.mark.parametrize("step", STEPS)
 async def test_killed(stage: Stage, step: str, call: str) -> None:
+    await kill(stage, step, call)
+
+
+@pytest.mark.parametrize("stage", ["cluster"], indirect=True)
+@pytest.mark.parametrize("step", STEPS)
+async def test_killed_on_a_cluster(stage: Stage, step: str) -> None:
+    """The call that is told apart at every step; the others differ in the engine, not in the store."""
+    await kill(stage, step, "refund")
+
+
+async def kill(stage: Stage, step: str, call: str) -> None:
     assert stage.run("submit", "1") == 0
     assert stage.run("work", at=f"{step}:{call}:kill") == -9
     assert stage.finish() == 0  # another worker: at once, where the dead one's OS lock is gone
@@ -50,10 +64,18 @@ async def test_killed(stage: Stage, step: str, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", sorted(EXPECTED))
-@pytest.mark.parametrize(
-    "step", [s for s in STEPS if not s.startswith("act") and s != "outcome_acknowledged"]
-)
+@pytest.mark.parametrize("step", LOSSES)
 async def test_answer_lost(stage: Stage, step: str, call: str) -> None:
+    await lose(stage, step, call)
+
+
+@pytest.mark.parametrize("stage", ["cluster"], indirect=True)
+@pytest.mark.parametrize("step", LOSSES)
+async def test_answer_lost_on_a_cluster(stage: Stage, step: str) -> None:
+    await lose(stage, step, "refund")
+
+
+async def lose(stage: Stage, step: str, call: str) -> None:
     assert stage.run("submit", "1") == 0
     assert stage.run("work", at=f"{step}:{call}:drop") == 0
     await check(stage, call, 1, "ok")

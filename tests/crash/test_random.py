@@ -59,6 +59,7 @@ def kill_at_random(stage: Stage, kills: int, rng: random.Random) -> None:
     assert stage.finish(slots=3) == 0
 
 
+@pytest.mark.parametrize("stage", ["sqlite", "postgres", "redis", "cluster"], indirect=True)
 async def test_one_worker_killed_at_random(stage: Stage) -> None:
     assert stage.run("submit", "300") == 0
     kill_at_random(stage, 20, random.Random(1))

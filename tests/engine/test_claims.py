@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from journal import Journal, Turn, TurnBlocked, tool
@@ -23,11 +25,6 @@ from journal.worlds import open_world
 from journal.worlds.contract.harness import claim_all, close
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"memory:{tmp_path.name}" if request.param == "memory" else f"sqlite:{tmp_path / 'j.db'}"
 
 
 async def take(url: str, run: str = "r", lease: float = 0.0, agent: str = "work") -> Claim:
@@ -205,6 +202,50 @@ async def test_trust_counts_from_when_the_claim_was_asked_for(url: str) -> None:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
     assert ran == []
+
+
+async def test_a_renewal_that_hangs_is_not_waited_for(url: str) -> None:
+    """FAULTS 14 and 17: the lease ends by our own clock, and what is under way is stopped then."""
+    journal = Journal(url, lease_seconds=0.6)
+    hanging = threading.Event()
+    stopped: list[float] = []
+
+    class Mute:
+        def renew(self, claims: Sequence[Claim], lease_seconds: float) -> set[Claim]:
+            hanging.wait(60)
+            return set(claims)
+
+        def close(self) -> None: ...
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> int:
+        async def wait() -> None:
+            if turn.attempt > 1:
+                return
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                stopped.append(time.monotonic() - started)
+                raise
+
+        started = time.monotonic()
+        runtime = await journal.runtime()
+        runtime._renewals._open_renewer = Mute
+        await turn.step(wait)
+        return turn.attempt
+
+    async with journal:
+        await work.submit(None, run_id="r")
+        worker = asyncio.create_task(journal.worker(concurrency=1).run(until_idle=True))
+        try:
+            with anyio.fail_after(10):
+                while not stopped:
+                    await asyncio.sleep(0.01)
+        finally:
+            hanging.set()
+        await worker
+        assert 0.5 < stopped[0] < 4
+        assert await work.run(None, run_id="r") == 2
 
 
 async def test_seventeen_takeovers_without_progress_are_a_crash_loop(url: str) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,11 +18,6 @@ from journal.worlds import open_world
 pytestmark = pytest.mark.anyio
 
 QUICK = Retry(tries=3, min_delay=0.001, max_delay=0.001)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"memory:{tmp_path.name}" if request.param == "memory" else f"sqlite:{tmp_path / 'j.db'}"
 
 
 async def outcomes(journal: Journal, run: str = "r") -> list[CallOutcome]:

@@ -29,11 +29,6 @@ class Trap:
         return Path.touch, (self.path,)
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:{tmp_path / 'j.db'}"
-
-
 def application(url: str) -> tuple[Journal, Any, list[int]]:
     journal, ran = Journal(url), list[int]()
 
@@ -145,9 +140,9 @@ COLUMNS = [
 
 @pytest.mark.parametrize("column", COLUMNS)
 async def test_a_column_of_another_type_is_an_error_that_names_the_record(
-    url: str, tmp_path: Path, column: str
+    tmp_path: Path, column: str
 ) -> None:
-    journal, work, _ = application(url)
+    journal, work, _ = application(f"sqlite:{tmp_path / 'j.db'}")
     async with journal:
         for run in ("hit", "spared"):
             assert await work.run(None, run_id=run) == 1

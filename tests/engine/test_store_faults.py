@@ -20,11 +20,6 @@ from journal.worlds import open_world
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"memory:{tmp_path.name}" if request.param == "memory" else f"sqlite:{tmp_path / 'j.db'}"
-
-
 class Meddled:
     """A world whose appends go through `meddle`."""
 

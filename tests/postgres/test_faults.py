@@ -28,7 +28,7 @@ from journal.worlds.contract.harness import (
     submit,
 )
 from journal.worlds.postgres import connection, drop_schema, link, open_postgres
-from tests.postgres.load import Load
+from tests.load import Load
 
 pytestmark = pytest.mark.anyio
 

@@ -34,7 +34,7 @@ from journal.worlds.contract.harness import (
     submit,
 )
 from journal.worlds.postgres import link, open_postgres, waiting
-from tests.postgres.load import Load
+from tests.load import Load
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from journal.core.ports import Delta, RunQuery, SweepPolicy, WorkerInfo
 from journal.testing.servers import free_port
 from journal.worlds.contract.harness import begin, close, committed, hold, seqs, signal, watching
 from journal.worlds.postgres import bells, drop_schema, open_postgres
-from tests.postgres.load import Load
+from tests.load import Load
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,8 @@ from journal.core.errors import WorldReadOnly
 from journal.testing import servers
 from journal.worlds.contract.harness import begin
 from journal.worlds.postgres import open_postgres
-from tests.postgres.load import Load
+from tests.load import Load
+from tests.regression import begin_copied, check_older_copy, go_on_alone
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +87,21 @@ async def test_what_was_acknowledged_is_on_a_synchronous_standby_that_is_promote
         await load.check()
         await begin(world, "after")
     assert "log.survives_failover" in await capabilities(standby), "alone now"
+
+
+async def test_a_standby_that_lacks_the_tail(own_server: servers.Server, standby: servers.Server) -> None:
+    """FAULTS 11 and 40: a holder that is ahead of the log stops; epochs repeat, and tokens do not."""
+    hosts = f"127.0.0.1:{own_server.port},127.0.0.1:{standby.port}"
+    async with open_postgres(
+        f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+    ) as world:
+        assert "log.survives_failover" not in world.capabilities, "it says so"
+        copy = await begin_copied(world)
+        replayed = "select pg_current_wal_lsn() = replay_lsn from pg_stat_replication"
+        await to_thread.run_sync(wait_for, own_server, replayed)
+        await to_thread.run_sync(standby.kill)
+        tail = await go_on_alone(world, copy)
+        await to_thread.run_sync(own_server.kill)
+        await to_thread.run_sync(standby.restart)
+        await to_thread.run_sync(tell, standby, "select pg_promote()")
+        await check_older_copy(world, copy, tail)

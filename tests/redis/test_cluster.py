@@ -32,7 +32,7 @@ from journal.worlds.contract.harness import (
 from journal.worlds.redis import open_redis
 from journal.worlds.redis.address import parse_address
 from journal.worlds.redis.slots import slot_of
-from tests.redis.load import Load
+from tests.load import Load
 
 pytestmark = pytest.mark.anyio
 
@@ -81,24 +81,6 @@ async def test_slots_move_back_and_forth_under_load(cluster: Cluster) -> None:
         assert await load.check(world) > 100
     async with open_redis(cluster.url) as world:
         await load.check(world)
-
-
-async def test_a_node_killed_and_restarted_under_load(cluster: Cluster) -> None:
-    async with open_redis(cluster.url) as world:
-        load = Load(world)
-
-        async def disturb() -> None:
-            for node in cluster.primaries[1:]:
-                await asyncio.sleep(0.3)
-                await to_thread.run_sync(node.kill)
-                await asyncio.sleep(0.5)
-                await to_thread.run_sync(node.restart)
-                await to_thread.run_sync(cluster.wait_until_ready)
-            await asyncio.sleep(0.5)
-
-        with anyio.fail_after(120):
-            await load.run(30, disturb)
-        assert await load.check(world) > 100
 
 
 async def test_a_replica_that_takes_over_has_what_was_acknowledged() -> None:

@@ -1,15 +1,18 @@
 """What a server has to be, and what a world says of itself."""
 
+import time
+
 import pytest
 import redis
 from anyio import to_thread
 
+from journal.core.clock import SystemClock
 from journal.core.errors import WorldError, WorldReadOnly, WorldTooNew, WorldUnavailable, WorldUnknown
 from journal.core.ports import Unknown
 from journal.testing import servers
 from journal.testing.servers import Server
 from journal.worlds import open_world
-from journal.worlds.contract.harness import begin, committed, refusal, signal
+from journal.worlds.contract.harness import begin, claim_all, committed, hold, refusal, signal
 from journal.worlds.redis import open_redis
 from journal.worlds.redis.address import parse_address
 from journal.worlds.redis.library import NAME, TEXT
@@ -157,3 +160,16 @@ async def test_replicas_are_waited_for(server: Server) -> None:
 def _until_linked(client: redis.Redis) -> None:
     while client.info("replication")["master_link_status"] != "up":
         pass
+
+
+async def test_the_clock_of_the_host_is_not_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAULTS 16: a journal hands its own clock on, which must not decide about what many hosts share."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 3600)
+    async with open_world(url) as fair, open_world(url, clock=SystemClock()) as ahead:
+        await begin(fair, "r")
+        holder = await hold(fair, "r")
+        assert await claim_all(ahead, run="r") == [], "its lease has half a minute to go"
+        committed(await ahead.append(signal("r")))
+        await holder.record()
+        assert abs((await fair.read("r"))[2].time - right()) < 600

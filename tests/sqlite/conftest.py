@@ -1,6 +1,5 @@
 """Files, other processes and a small disk for the tests of the SQLite world."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,6 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio import to_thread
+
+from tests import disks
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,16 +66,6 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 3 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small tmpfs needs root; the full store is also tested by max_page_count")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
-    try:
+    """A file system of 3 MiB. The full store is also tested by max_page_count, without root."""
+    with disks.small_disk(tmp_path / "small", "3m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)

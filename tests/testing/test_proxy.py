@@ -90,3 +90,29 @@ def test_an_answer_can_be_dropped_alone(proxy: Proxy) -> None:
         proxy.heal()
         with pytest.raises(ConnectionResetError):
             connection.recv(1)
+
+
+def test_it_cuts_after_so_many_bytes(proxy: Proxy) -> None:
+    with connect(proxy) as connection:
+        proxy.cut_after(down=5)
+        assert ask(connection, b"abc") == b"abc"
+        assert ask(connection, b"defg") == b"de"
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
+    with connect(proxy) as connection:
+        assert ask(connection, b"once") == b"once"
+
+
+def connect_and_ask(proxy: Proxy) -> None:
+    with connect(proxy) as connection:
+        ask(connection, b"nobody there")
+
+
+def test_it_leads_to_another_target(proxy: Proxy) -> None:
+    target = proxy._target
+    proxy.lead_to(1)
+    with pytest.raises(ConnectionResetError):
+        connect_and_ask(proxy)  # whichever of the two the reset meets
+    proxy.lead_to(target)
+    with connect(proxy) as connection:
+        assert ask(connection, b"back") == b"back"

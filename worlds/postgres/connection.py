@@ -8,8 +8,12 @@ strangers, the other would not be there. Each transaction brings its settings wi
 """
 
 import asyncio
+import os
+import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -90,11 +94,33 @@ def connect_blocking(address: Address, **settings: str) -> psycopg.Connection[An
     )
     try:
         if not address.is_pooled:
-            connection.execute(session_settings(**settings))
+            with hung_up(connection, after=CONNECT_SECONDS):
+                connection.execute(session_settings(**settings))
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def hung_up(connection: psycopg.Connection[Any], *, after: float) -> Iterator[None]:
+    """Cut the connection if the block takes longer: the driver waits for a server that hangs as long as that hangs."""
+    own = socket.socket(fileno=os.dup(connection.fileno()))
+    timer = threading.Timer(after, _hang_up, (own,))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        own.close()
+
+
+def _hang_up(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it has ended meanwhile
 
 
 def is_worth_waiting(error: Exception) -> bool:

@@ -12,8 +12,8 @@ import psycopg
 
 from journal.core.errors import WorldError
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.connection import connect_patiently
-from journal.worlds.postgres.failures import world_error
+from journal.worlds.postgres.connection import CONNECT_SECONDS, PATIENCE_SECONDS, connect_patiently
+from journal.worlds.postgres.failures import is_lost, world_error
 from journal.worlds.postgres.statements import statements
 from journal.worlds.postgres.wire import OnDone, Step, Wire
 
@@ -43,13 +43,21 @@ class Link:
         return Wire(connection, on_lost=self._lost, is_pooled=self._address.is_pooled)
 
     async def prepare(self) -> None:
-        """Prepare the statements. Raises the driver's errors."""
-        await self._prepare(self._wire)
+        """Prepare the statements. Raises a `WorldError`."""
+        try:
+            await self._prepare(self._wire)
+        except (psycopg.Error, OSError) as error:
+            raise world_error(error, self._address.url) from error
 
     async def _prepare(self, wire: Wire) -> None:
         texts = statements(self._address.schema)
-        for name in _PREPARED:
-            await wire.prepare(name.encode(), texts[name])
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                for name in _PREPARED:
+                    await wire.prepare(name.encode(), texts[name])
+        except TimeoutError as error:
+            reason = f"no answer for {CONNECT_SECONDS:g} s: it hangs, or somebody has locked our tables"
+            raise psycopg.OperationalError(reason) from error
 
     @property
     def is_recovering(self) -> bool:
@@ -93,15 +101,22 @@ class Link:
 
     async def _recover(self, error: Exception) -> None:
         reason = str(world_error(error, self._address.url))
-        failure: WorldError | None = None
-        try:
-            connection = await connect_patiently(self._address)
-            self._wire = self._open(connection)
-            await self._prepare(self._wire)
-        except (WorldError, psycopg.Error) as found:
-            failure = world_error(found, self._address.url)
-            if self._wire.is_open:
-                await self._wire.aclose()
+        until = self._loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                connection = await connect_patiently(self._address)
+                self._wire = self._open(connection)
+                await self._prepare(self._wire)
+            except (WorldError, psycopg.Error, OSError) as found:
+                failure: WorldError | None = world_error(found, self._address.url)
+                if self._wire.is_open:
+                    await self._wire.aclose()
+                # A connection that breaks again while it is made ready is sought again.
+                if not isinstance(found, WorldError) and is_lost(found) and self._loop.time() < until:
+                    continue
+            else:
+                failure = None
+            break
         self._recovery = None
         self._on_settled(reason, failure)
 

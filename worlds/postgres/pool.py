@@ -4,6 +4,7 @@ Nothing stays open across a statement, so an idle reader holds no snapshot and s
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from journal.worlds.postgres.statements import statements
 
 SIZE = 2
 ANSWER_SECONDS = 60.0
+AGAIN_SECONDS = 0.02
 
 Row = tuple[Any, ...]
 
@@ -36,21 +38,26 @@ class Pool:
         self._is_open = True
 
     async def fetch(self, name: str, asked: Mapping[str, Any], *, is_read: bool = True) -> list[Row]:
-        """All rows of the statement. A read that lost its connection is asked again. Raises a `WorldError`."""
+        """All rows of the statement. Raises a `WorldError`.
+
+        A read that lost its connection is asked again, within a bound.
+        """
+        until = time.monotonic() + (PATIENCE_SECONDS if is_read else 0.0)
         async with self._places:
-            tries = SIZE + 1 if is_read else 1
             while True:
                 self._check_open()
                 fresh = not self._free
                 connection = (
                     await connect_patiently(self._address, PATIENCE_SECONDS) if fresh else self._free.pop()
                 )
-                tries -= 1
                 try:
                     return await self._fetch(connection, name, asked)
                 except (psycopg.Error, OSError) as error:
-                    if tries <= 0 or not is_lost(error) or isinstance(error, TimeoutError):
+                    is_over = time.monotonic() >= until or isinstance(error, TimeoutError)
+                    if is_over or not is_lost(error):
                         raise world_error(error, self._address.url) from error
+                    if fresh:
+                        await asyncio.sleep(AGAIN_SECONDS)
 
     async def _fetch(
         self, connection: psycopg.AsyncConnection[Any], name: str, asked: Mapping[str, Any]

@@ -125,7 +125,7 @@ class Reader:
         if not rows:
             return Page(list(records), has_all=has_all, is_over=is_over, moved_to=place.moved_to)
         deltas: list[Item] = [
-            Delta(seq=at, sub=nth, time=time, call=call.decode(), number=number, data=data)
+            Delta(seq=at, sub=nth, time=time, call=_call(run, at, call), number=number, data=data)
             for at, nth, time, call, number, data in rows
         ]
         items: list[Item] = list(merge(cast(list[Item], records), deltas, key=_offset))
@@ -177,6 +177,15 @@ class Reader:
         if crc32(data) != rows[0][1]:
             raise CorruptRecord(run_id=run, seq=0, reason=f"the checksum of its blob {blob} does not match")
         return data
+
+
+def _call(run: str, seq: int, name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptRecord(
+            run_id=run, seq=seq, reason=f"output behind it does not decode: {error}"
+        ) from None
 
 
 def _text(data: bytes | None) -> str | None:

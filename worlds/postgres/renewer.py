@@ -17,6 +17,7 @@ from journal.core.ports import Claim
 from journal.worlds.postgres.address import Address
 from journal.worlds.postgres.connection import (
     connect_blocking,
+    hung_up,
     is_worth_waiting,
     transaction_settings,
 )
@@ -27,6 +28,8 @@ PATIENCE_SECONDS = 8.0
 """How long a renewal tries; leases are renewed at a third of their length, 10 s by default."""
 LOCK_SECONDS = 3.0
 STATEMENT_SECONDS = 10.0
+ANSWER_SECONDS = 12.0
+"""How long an answer is waited for; the server itself gives a statement up before that, if it lives."""
 SKIPS = 5
 _PAUSE_SECONDS = 0.005
 _BACKOFF_SECONDS = 0.1
@@ -92,12 +95,13 @@ class PostgresRenewer:
             "tokens": [claim.token for claim in claims],
         }
         connection, statement = self._held[0], self._texts[name]
-        if self._address.is_pooled:
-            cursor: psycopg.Cursor[Any] = psycopg.ClientCursor(connection)
-            cursor.execute(transaction_settings(**_limits()) + b";" + statement, asked)
-            cursor.nextset()
-        else:
-            cursor = connection.execute(statement, asked, prepare=True, binary=True)
+        with hung_up(connection, after=ANSWER_SECONDS):
+            if self._address.is_pooled:
+                cursor: psycopg.Cursor[Any] = psycopg.ClientCursor(connection)
+                cursor.execute(transaction_settings(**_limits()) + b";" + statement, asked)
+                cursor.nextset()
+            else:
+                cursor = connection.execute(statement, asked, prepare=True, binary=True)
         found = set(cursor.fetchall())
         return {claim for claim in claims if (claim.run, claim.epoch, claim.token) in found}
 

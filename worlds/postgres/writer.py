@@ -64,7 +64,7 @@ class Writer:
         self._link = Link(connection, address, on_settled=self._settled)
 
     async def prepare(self) -> None:
-        """Prepare the statements on the connection that was handed over. Raises the driver's errors."""
+        """Prepare the statements on the connection that was handed over. Raises a `WorldError`."""
         await self._link.prepare()
 
     # What is offered

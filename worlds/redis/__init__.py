@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from journal.core.clock import Clock
+from journal.core.clock import Clock, SystemClock
 from journal.worlds.redis.address import Address, parse_address
 from journal.worlds.redis.cluster import ClusterLine
 from journal.worlds.redis.connection import connect
@@ -40,7 +40,9 @@ async def open_redis(
     """
     address = parse_address(url)
     wire, findings = await open_wire(address, patience_seconds=patience_seconds)
-    world = RedisWorld(wire, address, findings, namespace=namespace, clock=clock)
+    # The time of a store that many hosts share is the server's; a clock of the host is never asked.
+    given = None if isinstance(clock, SystemClock) else clock
+    world = RedisWorld(wire, address, findings, namespace=namespace, clock=given)
     try:
         yield world
     finally:

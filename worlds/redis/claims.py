@@ -4,11 +4,13 @@ Across partitions the order is that of one look: what falls due between the look
 """
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
+from journal.core.errors import WorldCorrupt
 from journal.core.ids import new_token
 from journal.core.ports import Claim, Claimed, Claims
 from journal.worlds.redis.connection import Part
@@ -23,6 +25,8 @@ LOOK_SECONDS = 2.0
 """How long nodes of a cluster that are away are waited for by a claim."""
 AWAY_SECONDS = 1.0
 """After how long they are asked again."""
+DAMAGED_SECONDS = 60.0
+"""For how long a damaged run is passed over."""
 ROUNDS = 8
 """How often is looked again when others were quicker."""
 
@@ -42,6 +46,8 @@ class Claiming:
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire = wire
         self._keys = keys
+        self._damaged: dict[str, float] = {}
+        """Runs whose state cannot be read, and until when they are passed over."""
 
     async def claim(self, wish: Wish, at: str) -> tuple[Claims, bool]:
         """What could be taken, and whether more was left."""
@@ -83,7 +89,8 @@ class Claiming:
         agents: list[Part] = ["*"] if wish.agents is None else ["=", *map(escaped, wish.agents)]
         asked = []
         for names in [[index] for index in indexes] if self._wire.is_split else [indexes]:
-            parts = (b"FCALL", _LOOK, len(names), *names, at, wish.limit + 1, wish.reads, *agents)
+            limit = wish.limit + 1 + len(self._damaged)
+            parts = (b"FCALL", _LOOK, len(names), *names, at, limit, wish.reads, *agents)
             asked.append(self._wire.call(parts, within=LOOK_SECONDS if self._wire.is_split else None))
         answers = await asyncio.gather(*asked, return_exceptions=True)
         soonest: float | None = None
@@ -99,8 +106,9 @@ class Claiming:
             found += ranks
             if first:
                 soonest = _sooner(soonest, float(first))
-        found.sort()
-        return soonest, found
+        now = time.monotonic()
+        self._damaged = {run: until for run, until in self._damaged.items() if until > now}
+        return soonest, sorted(rank for rank in found if run_of_rank(rank) not in self._damaged)
 
     async def _take_all(
         self, runs: list[str], wish: Wish, at: str
@@ -109,8 +117,12 @@ class Claiming:
         offers = [self._take(run, self._keys.of_run(run), wish, at) for run in runs]
         answers = await asyncio.gather(*offers, return_exceptions=True)
         found = [answer for answer in answers if not isinstance(answer, BaseException)]
-        for answer in answers:
-            if isinstance(answer, BaseException) and not any(claimed for claimed, _ in found):
+        for run, answer in zip(runs, answers, strict=True):
+            if isinstance(answer, WorldCorrupt):
+                # Whoever reads it is told; here it must not stand in the way of the others.
+                self._damaged[run] = time.monotonic() + DAMAGED_SECONDS
+                found.append((None, None))
+            elif isinstance(answer, BaseException) and not any(claimed for claimed, _ in found):
                 raise answer
         return found
 

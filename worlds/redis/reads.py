@@ -3,7 +3,8 @@
 Commands of one read go out together and are run one after the other, in the order that makes what they show add up.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from heapq import merge
 from typing import Any, cast
 from zlib import crc32
@@ -87,7 +88,7 @@ class Reader:
         await self.check_gone(run, gone, moved)
         records = _records(run, seq, found)
         reached = records[-1].seq if records else seq
-        deltas: list[Item] = [delta for delta in map(_delta, rows) if delta.seq <= reached]
+        deltas: list[Item] = [delta for row in rows if (delta := _delta(run, row)).seq <= reached]
         has_all = len(records) < CHUNK and len(deltas) == len(rows) < CHUNK
         is_over = has_all and closed is not None
         items: list[Item] = list(merge(cast(list[Item], records), deltas, key=_place))
@@ -107,31 +108,35 @@ class Reader:
         tip, _, agent, status, created, opened, turns, due, pos, moved, building = row
         if tip is None:
             return None
-        unfinished = _read_open(opened) if opened else []
-        return RunInfo(
-            run=run,
-            agent=agent.decode(),
-            namespace=self._namespace,
-            status=status.decode(),
-            closed=tip[22] >= 2 and building is None,
-            head=int.from_bytes(tip[:6], "big"),
-            created=float(created),
-            turn=unfinished[0][1] if unfinished else None,
-            turns=int(turns or 0),
-            epoch=int.from_bytes(tip[6:12], "big"),
-            takeovers=int.from_bytes(tip[18:22], "big"),
-            due_at=float(due) if due else None,
-            position=int(pos, 16) * self._keys.partitions + self._keys.partition(run),
-            moved_to=moved.decode() if moved else None,
-            building=building is not None,
-        )
+        with _damage_named(run, 0):
+            unfinished = _read_open(opened) if opened else []
+            return RunInfo(
+                run=run,
+                agent=agent.decode(),
+                namespace=self._namespace,
+                status=status.decode(),
+                closed=tip[22] >= 2 and building is None,
+                head=int.from_bytes(tip[:6], "big"),
+                created=float(created),
+                turn=unfinished[0][1] if unfinished else None,
+                turns=int(turns or 0),
+                epoch=int.from_bytes(tip[6:12], "big"),
+                takeovers=int.from_bytes(tip[18:22], "big"),
+                due_at=float(due) if due else None,
+                position=int(pos, 16) * self._keys.partitions + self._keys.partition(run),
+                moved_to=moved.decode() if moved else None,
+                building=building is not None,
+            )
 
     async def turn(self, run: str, turn: str) -> TurnInfo | None:
         """One turn, or None. Raises `RunGone`."""
         hash_ = self._keys.of_run(run).hash
         gone, moved, found = await self._wire.call(("HMGET", hash_, "gone", "moved", f"t:{turn}"))
         await self.check_gone(run, gone, moved)
-        return None if found is None else read_turn(turn, found)
+        if found is None:
+            return None
+        with _damage_named(run, 0):
+            return read_turn(turn, found)
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """A page of runs, newest first."""
@@ -230,11 +235,8 @@ def _records(run: str, after: int, rows: Any) -> list[Record]:
     for expected, (place, fields) in enumerate(rows, after + 1):
         if int(place.partition(b"-")[0]) != expected:
             raise CorruptRecord(run_id=run, seq=expected, reason="it is missing")
-        try:
+        with _damage_named(run, expected):
             record = _record(run, expected, fields[1], fields[3])
-        except (msgspec.MsgspecError, ValueError, IndexError) as error:
-            reason = f"it does not decode: {error}"
-            raise CorruptRecord(run_id=run, seq=expected, reason=reason) from None
         verify(record)
         found.append(record)
     return found
@@ -248,13 +250,23 @@ def _record(run: str, seq: int, meta: bytes, body: bytes) -> Record:
     return Record(run, seq, float(time), kind, turn, key, int(epoch), batch, body, checksum, key_id)
 
 
-def _delta(row: Any) -> Delta:
-    place, (_, meta, _, data) = row
-    seq, _, sub = place.partition(b"-")
-    time, number, call = meta.split(b" ", 2)
-    return Delta(
-        call=call.decode(), number=int(number), data=data, seq=int(seq), sub=int(sub), time=float(time)
-    )
+def _delta(run: str, row: Any) -> Delta:
+    seq, _, sub = row[0].partition(b"-")
+    with _damage_named(run, int(seq)):
+        _, meta, _, data = row[1]
+        time, number, call = meta.split(b" ", 2)
+        return Delta(
+            call=call.decode(), number=int(number), data=data, seq=int(seq), sub=int(sub), time=float(time)
+        )
+
+
+@contextmanager
+def _damage_named(run: str, seq: int) -> Iterator[None]:
+    """What is not as we write it is a `CorruptRecord`, of seq 0 where it is about the run as a whole."""
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError, IndexError, RecursionError) as error:
+        raise CorruptRecord(run_id=run, seq=seq, reason=f"it does not decode: {error}") from None
 
 
 def _place(item: Item) -> tuple[int, int]:

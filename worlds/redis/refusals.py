@@ -28,6 +28,11 @@ def is_missing_function(error: ReplyError) -> bool:
     return str(error).startswith("ERR Function not found")
 
 
+def is_damage(error: ReplyError) -> bool:
+    """Whether a function of ours met what it cannot read."""
+    return "user_function:" in str(error)
+
+
 def is_replica(error: ReplyError) -> bool:
     """Whether this server takes no writes, since another does."""
     return str(error).startswith("READONLY")
@@ -54,6 +59,10 @@ def world_error(error: ReplyError, world: str) -> WorldError:
         return WorldUnavailable(
             f"this user may not do that: {text} (see docs: keys of the prefix, FUNCTION, FCALL, pub/sub)",
             world=world,
+        )
+    if is_damage(error):
+        return WorldCorrupt(
+            f"the state of a run is not as we write it, and nothing was done: {text}", world=world
         )
     if word == "WRONGTYPE":
         return WorldCorrupt(f"a key of ours holds something else: {text}", world=world)

@@ -8,7 +8,13 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.cluster import ClusterNode
 from redis.exceptions import ConnectionError as Lost
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import (
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 
 from journal.core.errors import WorldError, WorldUnavailable
@@ -20,6 +26,8 @@ from journal.worlds.redis.refusals import ReplyError, is_missing_function, world
 
 _RENEW = function("renew")
 TIMEOUT_SECONDS = 3.0
+_WORDS = {OutOfMemoryError: "OOM ", ReadOnlyError: "READONLY ", NoPermissionError: "NOPERM "}
+"""The words of the server that the driver has made classes of."""
 
 
 class RedisRenewer:
@@ -85,7 +93,8 @@ class RedisRenewer:
         return replies
 
     def _error(self, error: RedisError) -> WorldError:
-        return world_error(ReplyError(str(error)), self._world)
+        word = next((word for kind, word in _WORDS.items() if isinstance(error, kind)), "")
+        return world_error(ReplyError(f"{word}{error}"), self._world)
 
     def close(self) -> None:
         """See `Renewer.close`."""

@@ -12,7 +12,7 @@ import anyio
 
 from journal.core.clock import Clock
 from journal.core.codec import Blob
-from journal.core.errors import RunGone, WorldUnavailable
+from journal.core.errors import InvalidValue, RunGone, WorldUnavailable
 from journal.core.ports import (
     START,
     AgentStats,
@@ -87,10 +87,17 @@ class RedisWorld:
 
     def append(self, batch: Batch) -> "asyncio.Future[Answer]":
         """See `Log.append`."""
-        keys = self._keys.of_run(batch.run)
-        return self._wire.call(
-            append_command(batch, keys, self._at()), cut=Cut.UNKNOWN, decode=answer_reader(batch)
-        )
+        try:
+            command = append_command(batch, self._keys.of_run(batch.run), self._at())
+            return self._wire.call(command, cut=Cut.UNKNOWN, decode=answer_reader(batch))
+        except Exception as error:  # noqa: BLE001 - whatever cannot be encoded: the batch is at fault, and its author is told
+            refusal = InvalidValue(
+                what="batch", path="", reason=f"the store cannot take it ({type(error).__name__}: {error})"
+            )
+            refusal.__cause__ = error
+            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            future.set_exception(refusal)
+            return future
 
     async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
         """See `Log.read`. In pieces, between which the event loop turns."""

@@ -131,6 +131,20 @@ local function create(H, X, run, agent, reader, time)
   )
 end
 
+-- What the change of an entry will read has to be readable: found out only then, it would leave half a batch.
+local NUMBERS = {'turns', 'priority', 'due', 'lease', 'reader', 'closed'}
+
+local function check_entry(H)
+  for i, value in ipairs(redis.call('HMGET', H, unpack(NUMBERS))) do
+    assert(not value or tonumber(value), 'the run is damaged: ' .. NUMBERS[i])
+  end
+  local pos, open = unpack(redis.call('HMGET', H, 'pos', 'open'))
+  assert(pos and tonumber(pos, 16), 'the run is damaged: pos')
+  for _, turn in ipairs(open and cmsgpack.unpack(open) or {}) do
+    assert(type(turn) == 'table' and type(turn[1]) == 'number', 'the run is damaged: open')
+  end
+end
+
 local function apply(H, X, run, event, e, seq)
   local before = load_entry(H)
   local after = copy(before)
@@ -172,6 +186,10 @@ local function append(KEYS, A)
   end
 
   local is_new = not tip
+  local is_change = event ~= '' and event ~= 'progress' and event ~= 'drain'
+  if is_change and not is_new then
+    check_entry(H)
+  end
   tip = tip or {head = 0, epoch = 0, base = 0, takeovers = 0}
   local first, seq = tip.head + 1, tip.head
   local stamp = string.char(#batch) .. batch .. time .. ' ' .. (is_held and A[4] or '0') .. ' '
@@ -208,7 +226,7 @@ local function append(KEYS, A)
     redis.call('HSET', H, 'draining', '1')
   end
   redis.call('HSET', H, 'tip', pack_tip(tip))
-  if event ~= '' and event ~= 'progress' and event ~= 'drain' then
+  if is_change then
     local at = tonumber(A[11])
     local e = {A[8], A[9], A[10], time = time, now = now}
     apply(H, X, A[12], event, e, at > 0 and base + at or seq)
