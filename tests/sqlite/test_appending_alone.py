@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncIterator
+from typing import Any, Self
 
 import pytest
 from msgspec.structs import replace
@@ -107,21 +108,26 @@ async def test_an_encrypted_value_keeps_the_id_of_its_key(holder: Holder, on_the
 
 
 class Failing(sqlite3.Connection):
-    """Its next insert fails like a disk: once it is written (`after`), or instead."""
+    """The next insert through a cursor of it fails like a disk: once it is written (`after`), or instead."""
 
     moment = ""
 
-    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
-        moment = self.moment
-        if not moment or not statement.startswith("insert"):
-            return super().execute(statement, *parameters)  # type: ignore[arg-type]
-        self.moment = ""
+    def cursor(self, *_: object) -> sqlite3.Cursor:  # type: ignore[override]
+        return FailingCursor(self)
+
+
+class FailingCursor(sqlite3.Cursor):
+    def execute(self, statement: str, *parameters: Any) -> Self:
+        assert isinstance(self.connection, Failing)
+        moment, self.connection.moment = self.connection.moment, ""
         if moment == "after":
-            super().execute(statement, *parameters)  # type: ignore[arg-type]
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-        error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
-        raise error
+            super().execute(statement, *parameters)
+        if moment:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+            raise error
+        return super().execute(statement, *parameters)
 
 
 @pytest.mark.parametrize("moment", ["instead", "after"])

@@ -112,6 +112,7 @@ class Door:
         self.connection = connection
         self.entries = Entries(connection)
         self._execute = connection.execute
+        self._write_next = connection.cursor().execute
         self._known.clear()
 
     def begin(self) -> None:
@@ -141,7 +142,7 @@ class Door:
         answer, values = rows
         claim = batch.author.claim  # type: ignore[union-attr]  # a holder's: `_is_plain_next`
         values += (known.rid, claim.epoch, bytearray(claim.token))
-        if self._execute(_for_rows("add_next", len(batch.records)), values).rowcount != len(batch.records):
+        if self._write_next(_for_rows("add_next", len(batch.records)), values).rowcount != len(batch.records):
             return None
         known.head, known.batch = answer.last, batch.id
         return answer

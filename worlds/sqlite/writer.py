@@ -25,7 +25,7 @@ GROUP_BYTES = 8 * 1024 * 1024
 INLINE_SECONDS = 0.001
 """A commit that took longer is not repeated in the event loop: the disk is slow, or busy."""
 
-TURN_SECONDS = 0.001
+TURN_SECONDS = 0.004
 """For how long lone appends may be answered on the spot before the loop turns."""
 SPLIT_FROM = 8
 """Groups from this size on are answered in two halves."""
