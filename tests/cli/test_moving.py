@@ -112,6 +112,8 @@ def test_named_runs_are_copied_and_the_others_go_on(cli: Cli, home: Path) -> Non
         ("three", "copied"), ("two", "failed"), ("absent", "failed"),
     ]  # fmt: skip
     assert [f["error"]["type"] for f in found[1:]] == ["RunDiffers", "RunNotFound"]
+    assert "another store" in found[1]["error"]["message"]
+    assert "--namespace" not in found[1]["error"]["message"], "both stores are of one"
     assert "1 copied, 2 failed" in copied.stderr
 
 
