@@ -49,9 +49,16 @@ def command(settings: Settings, older_seconds: float, target: str) -> int:
         world = (await journal.runtime()).world
         tally = Tally(settings)
         async with open_world(target, namespace=world.namespace) as there:
-            mover = Mover(world, there, clock=SystemClock(), freeze=True, on_progress=tally.on_records)
+            mover = Mover(
+                world,
+                there,
+                clock=SystemClock(),
+                freeze=True,
+                older_seconds=older_seconds,
+                on_progress=tally.on_records,
+            )
             await mover.check()
-            runs = [name async for name in mover.archive(older_seconds)]
+            runs = [name async for name in mover.archive()]
             with tally.shown(len(runs)):
                 moved = await carry_all(mover, runs, tally)
             swept = await mover.sweep(moved)

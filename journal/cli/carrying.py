@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from journal.cli import exits
-from journal.cli.output import emit, remark, say
+from journal.cli.output import emit, hush, remark, say
 from journal.cli.settings import Settings
 from journal.core.errors import JournalError, WorldError
 from journal.engine.moving import Mover, Moving
@@ -71,10 +71,13 @@ class Tally:
         progress = self._progress
         if progress is not None:
             progress.stop()
-        if self._as_json:
-            emit(value)
-        else:
-            say(printable(text), mark)
+        try:
+            if self._as_json:
+                emit(value)
+            else:
+                say(printable(text), mark)
+        except BrokenPipeError:
+            hush()  # the work goes on: half a move is not what was asked for
         if progress is not None:
             progress.start()
             progress.advance(progress.task_ids[0])

@@ -1,5 +1,6 @@
 """What verbs print: results on stdout (text, or JSON with ``--json``), remarks and progress on stderr."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,11 @@ def emit(value: Any) -> None:
 def remark(text: str) -> None:
     """A line for people that is not part of the result."""
     click.echo(text, err=True)
+
+
+def hush() -> None:
+    """Whoever read stdout has seen enough (``| head``): what comes goes nowhere, Python's flush at exit included."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], marks: Sequence[Mark] = ()) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from journal.cli import exits
-from journal.cli.output import emit, remark
+from journal.cli.output import emit, hush, remark
 from journal.cli.settings import Settings, common_options
 
 VERBS = {
@@ -62,8 +62,7 @@ class Verbs(click.Group):
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes once more at exit, and would complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            hush()
             return exits.OK
         return code
 

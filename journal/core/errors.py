@@ -189,7 +189,7 @@ class RunDiffers(UsageError):
         self.run_id, self.world, self.reason = run_id, world, reason
         super().__init__(
             f"run {run_id!r} is in {world} too, and differs there ({reason}): nothing of either was changed; "
-            "copy it to another store, or under another --namespace"
+            "copy it to another store (in the same database: another schema= or prefix= in its URL)"
         )
 
 

@@ -17,6 +17,7 @@ from journal.core.clock import Clock
 from journal.core.codec import Blob
 from journal.core.errors import (
     InvalidOptions,
+    LogError,
     MissingCapability,
     RunBuilding,
     RunDiffers,
@@ -78,7 +79,10 @@ def _ignore(_: int) -> None:
 
 
 class Mover:
-    """Copies runs from `source` to `target`, worlds of one namespace. `check` first."""
+    """Copies runs from `source` to `target`, worlds of one namespace. `check` first.
+
+    With `older_seconds` only runs that are done, and have been for longer than that: others are skipped.
+    """
 
     def __init__(
         self,
@@ -88,6 +92,7 @@ class Mover:
         clock: Clock,
         freeze: bool = False,
         wait_seconds: float = 0.0,
+        older_seconds: float | None = None,
         on_progress: Progress = _ignore,
     ) -> None:
         self.source = source
@@ -95,6 +100,7 @@ class Mover:
         self._clock = clock
         self._freeze = freeze
         self._wait_seconds = wait_seconds
+        self._before = None if older_seconds is None else clock.time() - older_seconds
         self._on_progress = on_progress
         self._started = 0.0
 
@@ -128,21 +134,29 @@ class Mover:
         Raises `RunNotFound`, `RunGone`, `RunTooNew`, `RunDiffers`, `RunBuilding`, and what the stores raise.
         """
         self._started = self._clock.boottime()
-        image = await self.source.image(run)
+        try:
+            image = await self.source.image(run)
+        except RunGone as gone:
+            if self._before is None or gone.to != self.target.url:
+                raise
+            there = await self.target.image(run)  # another archiver was quicker
+            return Moving(run=run, result="present", records=there.head)
         if image.min_reader > MIN_READER:
             raise RunTooNew(run_id=run, min_reader=image.min_reader, reads=MIN_READER)
         if image.building:
             raise RunBuilding(run_id=run)
         if image.moved_to is not None:
             return await self._finish(image)
-        there = await self._look(run)
-        if there is not None and not there.building:
+        info = await self._look(run)
+        if info is not None and not info.building:
             return await self._is_present(image)
         while True:
             if self._freeze and (free := await self._until_free(image)) is not image:
                 if free is None:
                     return _skipped(image)
                 image = free
+            if not await self._is_wanted(image):
+                return _skipped(image, _TAKEN_UP)
             try:
                 await self._build(image)
                 if not self._freeze:
@@ -265,6 +279,8 @@ class Mover:
             return Moving(run=run, result="present", records=image.head)
         if await self._until_free(image) is None:
             return _skipped(image)
+        if not await self._is_wanted(image):
+            return _skipped(image, _TAKEN_UP)
         # It was copied earlier, and not worked on in either place since.
         if not await self._move(image):
             return _skipped(image)
@@ -327,20 +343,32 @@ class Mover:
 
     # Archiving
 
-    async def archive(self, older_seconds: float) -> AsyncIterator[str]:
-        """The runs that may be archived, oldest first: those without an unfinished turn whose last record is older.
+    async def archive(self) -> AsyncIterator[str]:
+        """The runs that are done and old enough, oldest first.
 
         Those that were moved to the target already are among them: they wait to be swept.
         """
-        before = self._clock.time() - older_seconds
         for info in await all_runs(self.source):
             if info.moved_to is not None:
                 if info.moved_to == self.target.url:
                     yield info.run
             elif info.turn is None and not info.building:
-                last = await self.source.read(info.run, after=info.head - 1, limit=1)
-                if last and last[0].time <= before:
+                try:
+                    is_old = await self._is_old(info.run, info.head)
+                except RunGone:
+                    continue  # another archiver was quicker
+                except LogError:
+                    is_old = True  # it is damaged: its copy will fail by name, and the others go on
+                if is_old:
                     yield info.run
+
+    async def _is_wanted(self, image: RunImage) -> bool:
+        """Whether the run is still what is asked for: a turn may have come since it was found."""
+        return self._before is None or (not image.is_unfinished and await self._is_old(image.run, image.head))
+
+    async def _is_old(self, run: str, head: int) -> bool:
+        last = await self.source.read(run, after=head - 1, limit=1)
+        return bool(last) and (self._before is None or last[0].time <= self._before)
 
     async def sweep(self, runs: Sequence[str]) -> int:
         """Remove these from the source, which were moved: what is left is the address."""
@@ -354,6 +382,7 @@ class Mover:
 
 
 _SWEPT = 100
+_TAKEN_UP = "it was taken up again meanwhile, and stays"
 
 
 async def all_runs(world: World) -> list[RunInfo]:
@@ -378,10 +407,7 @@ def _pieces(page: Sequence[Record]) -> list[list[Record]]:
     return pieces
 
 
-def _skipped(image: RunImage) -> Moving:
-    return Moving(
-        run=image.run,
-        result="skipped",
-        records=image.head,
-        reason="somebody is working on it: stop its workers, or wait longer (--wait)",
-    )
+def _skipped(
+    image: RunImage, reason: str = "somebody is working on it: stop its workers, or wait longer (--wait)"
+) -> Moving:
+    return Moving(run=image.run, result="skipped", records=image.head, reason=reason)

@@ -112,7 +112,26 @@ def test_named_runs_are_copied_and_the_others_go_on(cli: Cli, home: Path) -> Non
         ("three", "copied"), ("two", "failed"), ("absent", "failed"),
     ]  # fmt: skip
     assert [f["error"]["type"] for f in found[1:]] == ["RunDiffers", "RunNotFound"]
+    assert "another store" in found[1]["error"]["message"]
+    assert "--namespace" not in found[1]["error"]["message"], "both stores are of one"
     assert "1 copied, 2 failed" in copied.stderr
+
+
+def test_a_reader_that_has_seen_enough_does_not_cut_a_move_short(cli: Cli, home: Path) -> None:
+    runs = [f"r{n}" for n in range(5)]
+    for run in runs:
+        cli("submit", "support", "x", "--run", run)
+    with running(home, "copy", "sqlite:journal.db", "sqlite:other.db", "--freeze") as copying:
+        assert copying.popen.stdout is not None
+        assert copying.popen.stderr is not None
+        copying.popen.stdout.close()
+        said = copying.popen.stderr.read()
+        assert copying.wait() == 0
+        copying.popen.stdout = None
+    assert "5 moved" in said
+    assert "BrokenPipe" not in said
+    found = objects(cli("runs", "--json", "--world", "sqlite:other.db", app=None))
+    assert sorted(r["run"] for r in found) == runs
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,18 @@
 """The contract suite judges: it finds what is broken, and nothing where nothing is."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import anyio
 import pytest
 
+from journal.core.ports import RunQuery
+from journal.worlds import open_world
 from journal.worlds.contract import cases, check_world
+from journal.worlds.contract.check import NamespaceHarness, namespaces_of
+from journal.worlds.contract.harness import begin
 from tests.contract.broken import BROKEN, Bent, BrokenHarness
 from tests.contract.harnesses import memory_harness
 
@@ -36,3 +43,40 @@ async def test_a_sound_world_passes_without_pytest() -> None:
 
 def test_every_case_quotes_its_promise() -> None:
     assert [case.name for case in cases() if not case.promise] == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["by Ctrl-C", "by its time limit"])
+async def test_a_suite_that_is_interrupted_while_it_clears_has_cleared(tmp_path: Path, how: str) -> None:
+    url = f"sqlite:{tmp_path / 'journal.db'}"
+    is_clearing = anyio.Event()
+    harnesses: list[NamespaceHarness] = []
+    scope = anyio.CancelScope()
+
+    async def check() -> None:
+        with scope:
+            async with namespaces_of(url, is_persistent=True) as harness:
+                async with harness.open() as world:
+                    await begin(world, "r")
+                harnesses.append(harness)
+                clear = harness.clear
+
+                async def slow() -> None:
+                    is_clearing.set()
+                    await anyio.sleep(0.01)
+                    await clear()
+
+                harness.clear = slow  # type: ignore[method-assign]
+
+    checking = asyncio.create_task(check())
+    await is_clearing.wait()
+    if how == "by Ctrl-C":
+        checking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await checking
+    else:
+        scope.cancel()
+        await checking
+    for name in harnesses[0].opened:
+        async with open_world(url, namespace=name) as world:
+            assert await world.runs(RunQuery()) == []

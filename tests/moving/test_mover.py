@@ -1,7 +1,8 @@
 """Runs are copied and moved between stores: whole, once, and whatever comes in between."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from journal.core.clock import SystemClock
 from journal.core.codec import Blob
 from journal.core.errors import (
+    CorruptRecord,
     InvalidOptions,
     MissingCapability,
     RunBuilding,
@@ -451,3 +453,89 @@ async def test_damage_on_the_way_is_noticed(stores: Stores) -> None:
             await mover(source, mangling, freeze=True).carry("r")
         assert (await info_of(target)).building
         assert await source.append(signal("r", "on")) != Gone(target.url)
+
+
+# Archiving ---------------------------------------------------------------------------------------------
+
+
+async def _done(world: World, run: str) -> None:
+    await begin(world, run)
+    await (await hold(world, run)).finish()
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "copied before"])
+@pytest.mark.parametrize("when", ["found", "copied"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_taken_up_again_is_not_archived(
+    stores: Stores, kind: str, when: str, is_there: bool
+) -> None:
+    async with both(await stores(kind), await stores("sqlite")) as (hot, cold):
+        await _done(hot, "r")
+        if is_there:
+            assert (await mover(hot, cold).carry("r")).result == "copied"
+
+        async def take_up() -> None:
+            committed(await hot.append(submit("r", "t2")))
+
+        source: Any = Interfering(hot, take_up) if when == "copied" else hot
+        archiving = mover(source, cold, freeze=True, older_seconds=0)
+        assert [run async for run in archiving.archive()] == ["r"]
+        if when == "found":
+            await take_up()
+        if is_there and when == "found":
+            with pytest.raises(RunDiffers):
+                await archiving.carry("r")
+        else:
+            assert (await archiving.carry("r")).result == "skipped"
+        assert (await info_of(hot)).moved_to is None
+        assert await claim_all(cold) == []
+        await (await hold(hot, "r")).finish()
+        if not is_there:
+            later = mover(hot, cold, freeze=True, older_seconds=0)
+            assert (await later.carry("r")).result == "moved", "another night"
+
+
+async def test_a_run_that_is_young_again_is_not_archived(stores: Stores) -> None:
+    async with both(await stores("sqlite"), await stores("sqlite")) as (hot, cold):
+        await _done(hot, "r")
+        archiving = mover(hot, cold, freeze=True, older_seconds=3600)
+        assert [run async for run in archiving.archive()] == []
+        assert (await archiving.carry("r")).result == "skipped"
+        assert await cold.run("r") is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_two_archivers_get_in_nobodys_way(stores: Stores, kind: str) -> None:
+    async with both(await stores(kind), await stores("sqlite")) as (hot, cold):
+        for run in ("a", "b", "c"):
+            await _done(hot, run)
+        one, other = (mover(hot, cold, freeze=True, older_seconds=0) for _ in range(2))
+        found: list[str] = []
+        async for run in one.archive():
+            found.append(run)
+            if len(found) == 1:  # and now the other overtakes it
+                for each in ("a", "c"):
+                    assert (await other.carry(each)).result == "moved"
+                assert await other.sweep(["a", "c"]) == 2
+        assert found == ["a", "b"]
+        results = [await one.carry(run) for run in ("a", "b", "c")]
+        assert [(m.result, m.records) for m in results] == [("present", 3), ("moved", 3), ("present", 3)]
+
+
+async def test_a_damaged_run_does_not_keep_the_others(stores: Stores) -> None:
+    url = await stores("sqlite")
+    async with both(url, await stores("sqlite")) as (hot, cold):
+        for run in ("a", "b", "c"):
+            await _done(hot, run)
+        with closing(sqlite3.connect(url.removeprefix("sqlite:"), isolation_level=None)) as file:
+            for (name,) in file.execute("select name from sqlite_schema where type = 'trigger'").fetchall():
+                file.execute(f"drop trigger {name}")
+            file.execute(
+                "update records set body = x'00' where seq = 3 and rid = (select rid from runs where run = 'b')"
+            )
+        archiving = mover(hot, cold, freeze=True, older_seconds=0)
+        assert [run async for run in archiving.archive()] == ["a", "b", "c"]
+        assert (await archiving.carry("a")).result == "moved"
+        with pytest.raises(CorruptRecord):
+            await archiving.carry("b")
+        assert (await archiving.carry("c")).result == "moved"

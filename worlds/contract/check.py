@@ -4,9 +4,12 @@ Runs of other namespaces are neither seen nor touched. What stays are the tombst
 where a world keeps them as rows, of swept ones.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from uuid import uuid4
+
+import anyio
 
 from journal.core.clock import ManualClock
 from journal.core.ports import RunQuery, SweepPolicy, World
@@ -70,4 +73,11 @@ async def namespaces_of(url: str, *, is_persistent: bool) -> AsyncIterator[Names
     try:
         yield harness
     finally:
-        await harness.clear()
+        # Whoever interrupts the suite does not want to be left with its runs either.
+        with anyio.CancelScope(shield=True):
+            clearing = asyncio.ensure_future(harness.clear())
+            try:
+                await asyncio.shield(clearing)
+            except asyncio.CancelledError:
+                await clearing
+                raise
