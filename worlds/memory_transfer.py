@@ -57,7 +57,7 @@ def build(
         if grave is not None and grave.to is None:
             raise RunGone(run_id=image.run)
         run = store.runs.get(key)
-        if run is not None and run.building is None:
+        if run is not None and run.building is None and not _is_untouched(run, image, records):
             raise RunNotBuilding(run_id=image.run, world=url)
         new = new_records(image.run, run.head if run else 0, records)
         if run is None:
@@ -84,6 +84,19 @@ def build(
         head = run.head
     store.bells.ring(key)
     return head
+
+
+def _is_untouched(run: Run, image: RunImage, records: Sequence[Record]) -> bool:
+    """Whether the run is a settled copy that goes on with these; under the store's lock."""
+    entry = run.entry
+    return (
+        not run.is_closed
+        and entry.token is None
+        and entry.due_at is None
+        and entry.epoch <= image.epoch
+        and (entry.status == "blocked" or not run.unfinished)
+        and run.records[-1] in records
+    )
 
 
 def settle(store: Store, key: Key, run: Run, *, is_live: bool, url: str) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from journal.core.clock import ManualClock
 from journal.core.codec import Blob
+from journal.core.errors import RunNotBuilding
 from journal.core.ports import (
     START,
     Answer,
@@ -251,6 +252,26 @@ class BuildsOver(Bent):
         return await super().build(image, records, blobs)
 
 
+class BuildsOnAnything(Bent):
+    """Takes a run that went on by itself for a copy that nobody has touched."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        run = self.found(image.run)
+        if run is not None and any(record in run.records for record in records):
+            run.building = image
+        return await super().build(image, records, blobs)
+
+
+class NeverBuildsOn(Bent):
+    """Leaves every copy as it was settled."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        run = self.found(image.run)
+        if run is not None and run.building is None:
+            raise RunNotBuilding(run_id=image.run, world=self.url)
+        return await super().build(image, records, blobs)
+
+
 class SettlesAnything(Bent):
     """Settles runs that nobody has built."""
 
@@ -336,6 +357,8 @@ BROKEN: dict[type[Bent], str] = {
     OneNamespace: "test_namespaces_are_apart",
     BuildsWithGaps: "test_a_copy_has_no_gap",
     BuildsOver: "test_a_run_that_is_there_is_not_built",
+    BuildsOnAnything: "test_a_copy_that_was_touched_is_left_alone",
+    NeverBuildsOn: "test_a_copy_that_nobody_touched_is_built_on",
     SettlesAnything: "test_only_what_is_built_is_settled",
     SettlesHalf: "test_only_what_is_built_is_settled",
     AlwaysLive: "test_a_copy_that_is_not_live_is_held_back",

@@ -67,6 +67,14 @@ async def built(source: World, target: World, run: str = "r", *, size: int = 3) 
         head = await target.build(image, await source.read(run, after=head, limit=size), ())
 
 
+async def built_on(source: World, target: World, run: str = "r", *, size: int = 3) -> int:
+    """The same for a copy that was settled: its last record is shown again. Returns its head."""
+    image, head = await source.image(run), (await info_of(target, run)).head
+    await target.build(image, await source.read(run, after=head - 1, limit=size), ())
+    await built(source, target, run, size=size)
+    return (await info_of(target, run)).head
+
+
 class BuildingCases(ContractCases):
     """Images, building and settling."""
 
@@ -249,6 +257,92 @@ class BuildingCases(ContractCases):
             assert (await refusal(RunGone, target.build(image, records, []))).run_id == "r"
             await harness.advance(101)
             assert await target.build(image, records, []) == 11, "the time of the tombstone is over"
+
+    # Going on with a copy
+
+    async def test_a_copy_that_nobody_touched_is_built_on(self, harness: ContractHarness) -> None:
+        """A settled copy that nobody has touched, if `records` hold the one at its head: it is building again."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await worked_on(source)
+            for n in range(3):
+                image = await source.image("r")
+                await built(source, target) if not n else await built_on(source, target)
+                assert (await info_of(target)).building
+                assert await target.append(signal("r", "early")) == Building()
+                assert await target.stats() == []
+                await target.settle("r", is_live=False)
+                assert await target.image("r") == replace(image, status="blocked", due_at=None)
+                assert [(s.agent, s.blocked) for s in await target.stats()] == [("agent", 1)]
+                assert await claim_all(target) == []
+                holder = await hold(source, "r")  # it goes on there
+                last = (await source.read("r", after=image.head - 1))[0].batch
+                blob = Blob(f"more{n}", b"more")
+                committed(await holder.offer(holder.batch(holder.outcome(), prev=last, blobs=(blob,))))
+                await holder.release()
+            assert await built_on(source, target) == 14
+            await target.settle("r", is_live=True)
+            assert await target.read("r") == await source.read("r")
+            assert await target.image("r") == await source.image("r")
+            assert await target.runs(RunQuery()) == [await info_of(target)]
+            assert await target.runs(RunQuery(status="blocked")) == []
+            assert await target.runs(RunQuery(status="pending", agent="agent")) == [await info_of(target)]
+            claimed = (await hold(target, "r")).claimed
+            assert (claimed.claim.epoch, claimed.turn, claimed.head) == (5, "t2", 14)
+
+    async def test_a_copy_that_is_whole_is_made_to_go_on(self, harness: ContractHarness) -> None:
+        """If `records` hold the one at its head, the same: it is building again."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await worked_on(source)
+            await built(source, target)
+            await target.settle("r", is_live=False)
+            assert await built_on(source, target) == 11
+            await target.settle("r", is_live=True)
+            assert await target.image("r") == await source.image("r")
+            assert (await hold(target, "r")).claimed.turn == "t2"
+
+    async def test_a_copy_without_an_unfinished_turn_is_built_on(self, harness: ContractHarness) -> None:
+        """A settled copy that nobody has touched."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await begin(source, "r")
+            await (await hold(source, "r")).finish()
+            await built(source, target)
+            await target.settle("r", is_live=False)
+            await begin(source, "r", "t2")
+            assert await built_on(source, target) == 4
+            await target.settle("r", is_live=True)
+            assert await target.image("r") == await source.image("r")
+            assert (await hold(target, "r")).claimed.turn == "t2"
+
+    async def test_a_copy_that_was_touched_is_left_alone(self, harness: ContractHarness) -> None:
+        """What is closed or moved, is claimed or due, or is not blocked. Or its last record is another."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            runs = ("grown", "sent on", "claimed", "closed", "moved", "unshown", "lower", "live", "parked")
+            for run in runs:
+                await begin(source, run)
+                holder = await hold(source, run)
+                await holder.start()
+                if run == "parked":
+                    await holder.park()
+                else:
+                    await holder.release()
+                await built(source, target, run)
+                await target.settle(run, is_live=run in ("live", "parked", "claimed"))
+            committed(await target.append(signal("grown")))
+            committed(await target.append(retry("sent on", "t1")))
+            await hold(target, "claimed")
+            committed(await target.append(close("closed")))
+            committed(await target.append(move("moved", 3)))
+            for run in runs:
+                committed(await source.append(signal(run, "more")))
+                before = await target.image(run)
+                image, records = await source.image(run), await source.read(run)
+                if run == "unshown":
+                    records = records[3:]
+                if run == "lower":
+                    image = replace(image, epoch=0)
+                for shown in (records, records[-1:], ()):
+                    await refusal(RunNotBuilding, target.build(image, shown, ()))
+                assert await target.image(run) == before
 
     # Settling
 

@@ -359,6 +359,13 @@ select id from blobs where rid = ? order by id;
 -- name: get_building
 select building from runs where rid = ?;
 
+-- name: is_untouched
+-- A settled copy that nobody has touched, and whose last record is that one.
+select 1 from runs r join records h on h.rid = r.rid and h.seq = ?
+where r.rid = ? and r.closed_at is null and r.token is null and r.due_at is null and r.epoch <= ?
+    and (r.status = 'blocked' or not exists (select 1 from turns where rid = r.rid and finished is null))
+    and h.batch = ? and h.time = ? and h.body = ?;
+
 -- name: build_run
 -- Closed, for workers of the version before, at a time that no sweep comes to.
 update runs
