@@ -71,6 +71,8 @@ class Moving(msgspec.Struct, frozen=True, kw_only=True):
     """How many it has."""
     held_back: bool = False
     """Whether it is blocked in the target until somebody sends it on: its source may be at work on it."""
+    is_away: bool = False
+    """Whether it takes nothing more in the source: it was moved, now or earlier."""
     reason: str | None = None
     """Why it was skipped."""
 
@@ -285,7 +287,7 @@ class Mover:
             return _skipped(image)
         if not await self._move(image):
             return None
-        return Moving(run=image.run, result="moved", records=image.head)
+        return Moving(run=image.run, result="moved", records=image.head, is_away=True)
 
     # Moving
 
@@ -333,13 +335,16 @@ class Mover:
         there = await self.target.run(run)
         if there is None:
             raise RunNotFound(run_id=run, world=self.target.url)
+        # By now another may have done it, or an earlier call.
+        result: Result = "moved" if there.building or image.moved_to is None else "present"
         if there.building:
             try:
                 await self.target.settle(run, is_live=True)
             except RunNotBuilding:
                 there = await self.target.run(run)  # by another who does the same
-        is_held_back = there is not None and there.status == "blocked" and image.status != "blocked"
-        return Moving(run=run, result="moved", records=image.head, held_back=is_held_back)
+        is_blocked = there is not None and there.status == "blocked" and image.status != "blocked"
+        is_held_back = is_blocked and result == "moved"
+        return Moving(run=run, result=result, records=image.head, held_back=is_held_back, is_away=True)
 
     # Archiving
 
