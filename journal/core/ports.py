@@ -307,6 +307,8 @@ class RunImage(msgspec.Struct, frozen=True, kw_only=True):
     takeovers: int
     held: bool = False
     """Whether somebody holds it, with a lease that has not run out. Not copied."""
+    abandoned: bool = False
+    """Whether somebody held it and let the lease run out, or died: whoever is given it next takes over."""
     moved_to: str | None = None
     """Not copied."""
     building: bool = False

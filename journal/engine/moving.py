@@ -247,7 +247,7 @@ class Mover:
             yield blobs
 
     async def _verify(self, image: RunImage) -> None:
-        expected = replace(image, held=False, building=True, due_at=None, closed=None)
+        expected = replace(image, held=False, abandoned=False, building=True, due_at=None, closed=None)
         tries = VERIFY_TRIES
         while (found := await self.target.image(image.run)) != expected:
             names = [

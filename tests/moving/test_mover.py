@@ -374,6 +374,23 @@ async def test_a_holder_that_was_overlooked_is_refused_before_it_acts(stores: St
         assert (await hold(target, "r")).claimed.turn == "t1"
 
 
+@pytest.mark.parametrize(("of", "to"), [("sqlite", "redis"), ("redis", "postgres"), ("postgres", "sqlite")])
+async def test_whoever_goes_on_after_a_dead_holder_takes_over(stores: Stores, of: str, to: str) -> None:
+    async with both(await stores(of), await stores(to)) as (source, target):
+        await begin(source, "r")
+        await (await hold(source, "r", lease_seconds=0.5)).start()
+        found = await mover(source, target, freeze=True, wait_seconds=30).carry("r")
+        assert (found.result, found.held_back) == ("moved", False)
+        holder = await hold(target, "r")
+        assert (holder.claimed.taken_over, holder.claimed.takeovers, holder.claimed.claim.epoch) == (
+            True,
+            1,
+            2,
+        )
+        await holder.finish()
+        assert (await info_of(target)).status == "succeeded"
+
+
 # A copy that is there already ----------------------------------------------------------------------------
 
 

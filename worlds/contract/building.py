@@ -419,16 +419,37 @@ class BuildingCases(ContractCases):
                 await watcher.until_count(12)
                 assert [item.seq for item in watcher.items] == list(range(1, 13))
 
-    async def test_the_run_of_a_dead_holder_is_copied_as_due(self, harness: ContractHarness) -> None:
-        """Claims and leases are no part of it: nobody holds the copy."""
+    async def test_the_run_of_a_dead_holder_is_taken_over(self, harness: ContractHarness) -> None:
+        """Somebody held it and let the lease run out, or died: whoever is given it next takes over."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await begin(source, "r")
+            await (await hold(source, "r", lease_seconds=30)).start()
+            assert not (await source.image("r")).abandoned
+            await harness.advance(31)
+            image = await source.image("r")
+            assert (image.held, image.abandoned, image.takeovers) == (False, True, 0)
+            await built(source, target)
+            assert not (await target.image("r")).abandoned
+            assert await claim_all(target) == []
+            await target.settle("r", is_live=True)
+            assert await target.image("r") == image
+            (claimed,) = await claim_all(target)
+            assert (claimed.claim.epoch, claimed.turn) == (2, "t1")
+            assert (claimed.taken_over, claimed.takeovers) == (True, 1)
+
+    async def test_a_copy_held_back_of_a_dead_holder_is_no_takeover(self, harness: ContractHarness) -> None:
+        """If it has an unfinished turn it is blocked, and nobody works on it before a `Retry`."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
             await begin(source, "r")
             await (await hold(source, "r", lease_seconds=30)).start()
             await harness.advance(31)
             await built(source, target)
+            await target.settle("r", is_live=False)
+            assert not (await target.image("r")).abandoned
+            assert await claim_all(target) == []
+            await built_on(source, target)
             await target.settle("r", is_live=True)
-            claimed = (await hold(target, "r")).claimed
-            assert (claimed.claim.epoch, claimed.turn, claimed.taken_over) == (2, "t1", False)
+            assert (await hold(target, "r")).claimed.taken_over
 
     async def test_what_is_being_built_outlives_the_world(self, harness: ContractHarness) -> None:
         """All of it becomes durable."""

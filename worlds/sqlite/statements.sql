@@ -379,4 +379,8 @@ delete from turns where rid = ?;
 insert into turns (rid, turn, submitted, status, finished) values (?, ?, ?, ?, ?);
 
 -- name: settle_run
-update runs set building = null, status = ?, due_at = ?, closed_at = ? where rid = ?;
+-- With a token it is claimed by nobody who lives: of no boot.
+update runs set
+    building = null, status = :status, due_at = :due_at, closed_at = :closed,
+    token = :token, lease_until = 0, boot = '', holder = null, holder_file = null
+where rid = :rid;

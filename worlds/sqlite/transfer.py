@@ -11,9 +11,17 @@ from journal.core.records import Record
 from journal.worlds.sqlite.door import Door
 from journal.worlds.sqlite.entry import Known
 from journal.worlds.sqlite.statements import SQL
-from journal.worlds.transfer import check_complete, kept, kept_image, new_records, settled, status_of_image
+from journal.worlds.transfer import (
+    LAPSED,
+    check_complete,
+    kept,
+    kept_image,
+    new_records,
+    settled,
+    status_of_image,
+)
 
-Lease = tuple[float, str, int, int]
+Lease = tuple[float, str, int | None, int | None]
 """Until when, on the clock of which boot, and whose."""
 
 
@@ -135,9 +143,17 @@ class Transfers:
         except UsageError as refused:
             return refused
         status, due_at = settled(image, is_live=is_live)
-        execute(SQL["settle_run"], (status, due_at, image.closed, known.rid))
+        token = LAPSED if status == "running" else None
+        asked_of = {
+            "status": status,
+            "due_at": due_at,
+            "closed": image.closed,
+            "token": token,
+            "rid": known.rid,
+        }
+        execute(SQL["settle_run"], asked_of)
         door.forget_run(run)
-        door.changes.has_work |= due_at is not None
+        door.changes.has_work |= due_at is not None or token is not None
         return None
 
 

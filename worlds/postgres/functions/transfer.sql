@@ -156,6 +156,11 @@ begin
     if not found then
         return false;
     end if;
-    update {schema}.queue q set status = in_status, due_at = in_due where q.rid = in_rid;
+    -- `running`: by a holder that is no more, whose lease is over.
+    update {schema}.queue q
+    set status = in_status, due_at = in_due,
+        token = case when in_status = 'running' then '\x00'::bytea end,
+        lease_until = case when in_status = 'running' then 0 end
+    where q.rid = in_rid;
     return true;
 end $$;

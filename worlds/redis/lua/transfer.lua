@@ -109,6 +109,9 @@ local function settle(KEYS, A)
   end
   local after = copy(before)
   after.status = A[5]
+  if after.status == 'running' then -- by a holder that is no more, whose lease is over
+    after.token, after.lease = '\0', '0'
+  end
   after.due, after.closed = A[6] ~= '' and A[6], A[7] ~= '' and A[7]
   save_entry(H, before, after)
   redis.call('HSET', H, 'tip', pack_tip(after))
@@ -121,7 +124,7 @@ local function settle(KEYS, A)
     redis.call('ZADD', X, 0, open_member(after, run))
   end
   ring(A[8])
-  if after.due then
+  if after.due or after.token then
     ring(X)
   end
   return 1
