@@ -299,6 +299,13 @@ class AlwaysLive(Bent):
         await super().settle(run, is_live=True)
 
 
+class ForgetsTheDead(Bent):
+    """Takes what a dead holder left for what was given back."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        return await super().build(replace(image, abandoned=False), records, blobs)
+
+
 class OpenWhileBuilding(Bent):
     """Lets appends into a run that is being built."""
 
@@ -362,6 +369,7 @@ BROKEN: dict[type[Bent], str] = {
     SettlesAnything: "test_only_what_is_built_is_settled",
     SettlesHalf: "test_only_what_is_built_is_settled",
     AlwaysLive: "test_a_copy_that_is_not_live_is_held_back",
+    ForgetsTheDead: "test_the_run_of_a_dead_holder_is_taken_over",
     OpenWhileBuilding: "test_a_run_that_is_being_built_takes_nothing",
     TakesAfterMove: "test_a_moved_run_takes_nothing_more",
     MovesUnseen: "test_a_run_is_moved_only_at_the_head_that_was_copied",
