@@ -1,6 +1,7 @@
 """Runs on their way from and to the memory world (`ports.Transfer`)."""
 
 from collections.abc import Sequence
+from math import inf
 
 from msgspec.structs import replace
 
@@ -11,12 +12,13 @@ from journal.core.records import Record
 from journal.worlds.memory_bells import Key
 from journal.worlds.memory_store import Run, Store
 from journal.worlds.queue import Entry
-from journal.worlds.transfer import check_complete, new_records, settled, status_of_image
+from journal.worlds.transfer import LAPSED, check_complete, new_records, settled, status_of_image
 
 
 def image_of(run: Run, *, boot: float) -> RunImage:
     """The run as it is; under the store's lock."""
     entry = run.entry
+    is_held = entry.token is not None and run.lease_until > boot
     return RunImage(
         run=run.run,
         agent=run.agent,
@@ -35,7 +37,8 @@ def image_of(run: Run, *, boot: float) -> RunImage:
         priority=entry.priority,
         due_at=None if run.is_closed else entry.due_at,
         takeovers=entry.takeovers,
-        held=entry.token is not None and run.lease_until > boot,
+        held=is_held,
+        abandoned=entry.token is not None and not is_held,
         moved_to=run.moved_to,
         building=run.building is not None,
     )
@@ -57,7 +60,7 @@ def build(
         if grave is not None and grave.to is None:
             raise RunGone(run_id=image.run)
         run = store.runs.get(key)
-        if run is not None and run.building is None:
+        if run is not None and run.building is None and not _is_untouched(run, image, records):
             raise RunNotBuilding(run_id=image.run, world=url)
         new = new_records(image.run, run.head if run else 0, records)
         if run is None:
@@ -86,6 +89,19 @@ def build(
     return head
 
 
+def _is_untouched(run: Run, image: RunImage, records: Sequence[Record]) -> bool:
+    """Whether the run is a settled copy that goes on with these; under the store's lock."""
+    entry = run.entry
+    return (
+        not run.is_closed
+        and entry.token is None
+        and entry.due_at is None
+        and entry.epoch <= image.epoch
+        and (entry.status == "blocked" or not run.unfinished)
+        and run.records[-1] in records
+    )
+
+
 def settle(store: Store, key: Key, run: Run, *, is_live: bool, url: str) -> None:
     """See `Transfer.settle`; under the store's lock."""
     image = run.building
@@ -93,7 +109,10 @@ def settle(store: Store, key: Key, run: Run, *, is_live: bool, url: str) -> None
         raise RunNotBuilding(run_id=run.run, world=url)
     check_complete(run.run, run.head, image.head)
     status, due_at = settled(image, is_live=is_live)
-    run.entry = replace(run.entry, status=status, due_at=due_at)
+    run.entry = replace(
+        run.entry, status=status, due_at=due_at, token=LAPSED if status == "running" else None
+    )
+    run.lease_until = -inf
     run.building = None
     if image.closed is not None:
         run.is_closed, run.closed_at = True, image.closed

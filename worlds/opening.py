@@ -54,6 +54,17 @@ async def open_world(
         yield world
 
 
+async def world_exists(url: str | None = None) -> bool:
+    """Whether there is a store; True also where its world cannot tell. Makes none.
+
+    A world may offer it: `async def exists(url) -> bool` in the module of its opener. Raises what the world raises.
+    """
+    resolved = resolve_url(url)
+    module = sys.modules.get(getattr(_find_opener(resolved), "__module__", ""))
+    offered: Callable[[str], Awaitable[bool]] | None = getattr(module, "exists", None)
+    return offered is None or await offered(resolved)
+
+
 async def pending_sql(url: str | None = None) -> str | None:
     """The SQL that opening this store would run first, empty if there is none to run; None: it has nothing of the kind.
 

@@ -11,6 +11,8 @@ from journal.core.records import Record
 
 kept_image = msgspec.msgpack.Decoder(RunImage).decode
 """The image that `kept` wrote."""
+LAPSED = b"\0"
+"""The token of a holder that held the run in another store: no claim that is given out has it."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -51,9 +53,12 @@ def check_complete(run: str, head: int, promised: int) -> None:
 
 
 def settled(image: RunImage, *, is_live: bool) -> tuple[RunStatus, float | None]:
-    """Status and due time of the queue entry once the building ends."""
+    """Status and due time of the queue entry once the building ends. `running`: by a holder that is no more.
+
+    The store then says `LAPSED` where the holder's token stands, with a lease that is over.
+    """
     if is_live:
-        return image.status, image.due_at
+        return ("running" if image.abandoned else image.status), image.due_at
     is_held_back = image.is_unfinished and image.closed is None
     return ("blocked" if is_held_back else image.status), None
 

@@ -57,7 +57,7 @@ class Tally:
         self.counts[moving.result] += 1
         remarks = [moving.reason] if moving.reason else []
         if moving.held_back:
-            remarks.append(f"held back there until: journal retry {moving.run}")
+            remarks.append("held back there: it goes on where it is, or there once it is moved (--freeze)")
         text = f"{moving.result:8}{moving.run}  {moving.records:,} records"
         self._print(moving, f"{text}  ({'; '.join(remarks)})" if remarks else text, _MARKS[moving.result])
 
@@ -105,6 +105,6 @@ async def carry_all(mover: Mover, runs: Iterable[str], tally: Tally) -> list[str
             tally.fail(run, error)
         else:
             tally.note(moving)
-            if moving.result == "moved":
+            if moving.is_away:
                 moved.append(run)
     return moved

@@ -1,18 +1,18 @@
 """`journal copy SRC DST`."""
 
 import asyncio
-from pathlib import Path
 
 import click
 
 from journal.cli.carrying import Tally, carry_all
 from journal.cli.logs import configure_logs
+from journal.cli.opening import check_exists
 from journal.cli.output import remark
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.clock import SystemClock
 from journal.core.ids import check_id
 from journal.engine.moving import Mover, all_runs
-from journal.worlds import open_world, resolve_url
+from journal.worlds import open_world
 
 
 @click.command
@@ -23,7 +23,7 @@ from journal.worlds import open_world, resolve_url
     "--freeze",
     is_flag=True,
     help="Move: the run takes nothing more in SRC, and goes on in DST where it was. Without it SRC is left alone, and "
-    "what is unfinished is held back in DST until `journal retry RUN`.",
+    "what is unfinished is held back in DST: it goes on in SRC, or in DST once it is moved.",
 )
 @click.option(
     "--wait",
@@ -46,15 +46,7 @@ def command(
     code 1 if a run was skipped or could not be copied.
     """
     configure_logs("debug" if settings.debug else "warning")
-    _check_source(source)
     return asyncio.run(_copy(settings, source, target, runs, freeze, wait_seconds))
-
-
-def _check_source(source: str) -> None:
-    """Opening a file that is not there would make one."""
-    url = resolve_url(source)
-    if url.startswith("sqlite:") and not Path(url.removeprefix("sqlite:")).exists():
-        raise click.UsageError(f"there is no store at {url}: check SRC, the store to copy from")
 
 
 async def _copy(
@@ -62,6 +54,7 @@ async def _copy(
 ) -> int:
     namespace = check_id(settings.namespace or "default", "namespace")
     tally = Tally(settings)
+    await check_exists(source)
     async with (
         open_world(source, namespace=namespace) as here,
         open_world(target, namespace=namespace) as there,

@@ -1,7 +1,7 @@
 """Exit codes, and which error gives which. Pure.
 
-0 ok · 1 the run failed · 2 usage · 3 blocked · 4 not found · 5 parked · 6 the store is unavailable, damaged or needs
-another version · 7 cancelled · 70 a bug of ours · 130 interrupted
+0 ok · 1 the run failed · 2 usage · 3 blocked · 4 not found · 5 parked · 6 the store is absent, unavailable, damaged
+or needs another version · 7 cancelled · 70 a bug of ours · 130 interrupted
 """
 
 from typing import Any

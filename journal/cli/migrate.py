@@ -28,7 +28,7 @@ def command(settings: Settings, is_printed: bool) -> None:
     if is_printed:
         _print(settings, sql)
         return
-    url = run(settings, _open)
+    url = run(settings, _open, makes_store=True)
     if settings.as_json:
         emit({"world": url, "changed": sql is not None and sql != ""})
     else:

@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from journal.cli.logs import configure_logs
 from journal.cli.settings import Settings
-from journal.core.errors import UsageError
+from journal.core.errors import UsageError, WorldUnavailable
 from journal.core.ids import check_id
 from journal.engine.journal import Journal
+from journal.worlds import redact_url, resolve_url, world_exists
 
 T = TypeVar("T")
 VARIABLE = "JOURNAL_APP"
@@ -76,16 +77,30 @@ def load_app(spec: str) -> Journal:
     return found
 
 
-def run(settings: Settings, main: Callable[[Journal], Awaitable[T]]) -> T:
-    """Open the journal, run `main` on it, close it."""
+def run(settings: Settings, main: Callable[[Journal], Awaitable[T]], *, makes_store: bool = False) -> T:
+    """Open the journal, run `main` on it, close it.
+
+    Raises `WorldUnavailable` if there is no store yet, unless the verb `makes_store`.
+    """
     configure_logs("debug" if settings.debug else "warning")
     journal = open_journal(settings)
 
     async def opened() -> T:
+        if not makes_store and not callable(journal.url):
+            await check_exists(journal.url)
         async with journal:
             return await main(journal)
 
     return asyncio.run(opened())
+
+
+async def check_exists(url: str | None) -> None:
+    """Raise `WorldUnavailable` if there is no store at `url`: who only looks shall make none by a typo."""
+    if not await world_exists(url):
+        raise WorldUnavailable(
+            "there is no store here, and none was made: check --world (what submits or works makes one)",
+            world=redact_url(resolve_url(url)),
+        )
 
 
 def _import(name: str) -> ModuleType:

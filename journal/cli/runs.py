@@ -7,7 +7,9 @@ import click
 from journal.cli.opening import run
 from journal.cli.output import emit, moment, remark, table
 from journal.cli.settings import Settings, common_options, settings_of
-from journal.core.ports import RunInfo, RunQuery, RunStatus
+from journal.core.errors import LogError, RunGone, RunNotFound
+from journal.core.ports import RunInfo, RunQuery, RunStatus, World
+from journal.engine.held import is_held_back
 from journal.engine.journal import Journal
 from journal.replay.timeline import Mark
 
@@ -34,25 +36,39 @@ def command(
     With --json one object a line; its `position` is what --before takes.
     """
 
-    async def read(journal: Journal) -> tuple[str, list[RunInfo]]:
+    async def read(journal: Journal) -> tuple[str, list[RunInfo], set[str]]:
         query = RunQuery(status=status, agent=agent, before=before, limit=limit)
-        return (await journal.runtime()).world.url, await journal.runs(query)
+        world, found = (await journal.runtime()).world, await journal.runs(query)
+        return world.url, found, {info.run for info in found if await _is_held_back(world, info)}
 
-    url, found = run(settings, read)
+    url, found, held_back = run(settings, read)
     if settings.as_json:
         for info in found:
-            emit(info_of(info))
+            emit(info_of(info, held_back=info.run in held_back))
         return
-    rows = [(i.run, i.agent, _standing(i), str(i.turns), str(i.head), moment(i.created)) for i in found]
+    rows = [
+        (i.run, i.agent, _standing(i, i.run in held_back), str(i.turns), str(i.head), moment(i.created))
+        for i in found
+    ]
     if rows:
         table(_HEADER, rows, [_MARKS.get(i.status, "plain") for i in found])
     else:
         remark(f"no runs in {url}")
+    if held_back:
+        remark("held back: copied from another store, where they go on (journal show RUN says what to do)")
     if len(found) == limit:
         remark(f"there may be more: journal runs --before {found[-1].position}")
 
 
-def info_of(info: RunInfo) -> dict[str, Any]:
+async def _is_held_back(world: World, info: RunInfo) -> bool:
+    """Not where damage hides it: a list is of all runs."""
+    try:
+        return await is_held_back(world, info)
+    except (LogError, RunNotFound, RunGone):
+        return False
+
+
+def info_of(info: RunInfo, *, held_back: bool) -> dict[str, Any]:
     """A run as ``--json`` shows it."""
     return {
         "run": info.run,
@@ -69,12 +85,15 @@ def info_of(info: RunInfo) -> dict[str, Any]:
         "position": info.position,
         "moved_to": info.moved_to,
         "building": info.building,
+        "held_back": held_back,
     }
 
 
-def _standing(info: RunInfo) -> str:
+def _standing(info: RunInfo, held_back: bool) -> str:
     if info.moved_to is not None:
         return f"{info.status}, moved to {info.moved_to}"
     if info.building:
         return f"{info.status}, being copied here"
+    if held_back:
+        return f"{info.status}, held back"
     return f"{info.status}, closed" if info.closed else info.status

@@ -14,6 +14,7 @@ from journal.cli.runs import info_of
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import LogError
 from journal.core.ports import RunInfo
+from journal.engine.held import advice, is_held_back
 from journal.engine.journal import Journal
 from journal.replay.fold import RunFold
 from journal.replay.state import Kept, RunState, export
@@ -40,18 +41,19 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
     it stands in the queue.
     """
 
-    async def read(journal: Journal) -> tuple[RunInfo, RunState, LogError | None]:
+    async def read(journal: Journal) -> tuple[RunInfo, RunState, LogError | None, bool]:
         info = await journal.get(run_id)
         state, damage = await _fold(journal, info, upto)
         if with_values:
             await _fetch(journal, state)
-        return info, state, damage
+        held_back = damage is None and await is_held_back((await journal.runtime()).world, info)
+        return info, state, damage, held_back
 
-    info, state, damage = run(settings, read)
+    info, state, damage, held_back = run(settings, read)
     if settings.as_json:
-        emit(_as_json(info, state, with_values))
+        emit(_as_json(info, state, with_values, held_back))
     else:
-        _draw(info, state, with_values)
+        _draw(info, state, with_values, held_back)
     if damage is not None:
         raise damage
     return code_of_status(info.status) if exit_status else 0
@@ -89,14 +91,14 @@ def _values(part: Any) -> Iterator[Kept]:
             yield from _values(item)
 
 
-def _as_json(info: RunInfo, state: RunState, with_values: bool) -> dict[str, Any]:
+def _as_json(info: RunInfo, state: RunState, with_values: bool, held_back: bool) -> dict[str, Any]:
     if not with_values:
         for value in _values(state):
             value.json = None
-    return {"info": info_of(info), "state": msgspec.Raw(export(state))}
+    return {"info": info_of(info, held_back=held_back), "state": msgspec.Raw(export(state))}
 
 
-def _draw(info: RunInfo, state: RunState, with_values: bool) -> None:
+def _draw(info: RunInfo, state: RunState, with_values: bool, held_back: bool) -> None:
     for mark, line in marked_lines(rows(state, _text if with_values else None)):
         say(line, mark)
     if info.moved_to is not None:
@@ -109,6 +111,8 @@ def _draw(info: RunInfo, state: RunState, with_values: bool) -> None:
         return  # drawn as it was: what the queue says now is of another time
     if info.status == "pending" and info.turn is not None:
         remark(f"turn {info.turn} waits for a worker: journal worker module:attribute")
+    elif held_back:
+        remark(f"held back: {advice(info.run)}")
     elif info.status == "blocked":
         remark(f"find out why, then: journal retry {info.run}")
     elif info.status == "failed":

@@ -55,7 +55,7 @@ def command(
         handle = await journal.submit(agent, fitting, run_id=run_id, key=key, priority=priority, delay=delay)
         return handle, await wait_for(journal, handle) if is_waiting else None
 
-    handle, output = run(settings, submit)
+    handle, output = run(settings, submit, makes_store=True)
     if is_waiting:
         say_output(settings, handle, output)
     elif settings.as_json:

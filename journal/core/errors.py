@@ -188,8 +188,8 @@ class RunDiffers(UsageError):
     def __init__(self, *, run_id: str, world: str, reason: str) -> None:
         self.run_id, self.world, self.reason = run_id, world, reason
         super().__init__(
-            f"run {run_id!r} is in {world} too, and differs there ({reason}): nothing of either was changed; "
-            "copy it to another store (in the same database: another schema= or prefix= in its URL)"
+            f"run {run_id!r} is in {world} too, and differs there ({reason}): nothing of either was changed. "
+            "If both went on, keep one and end the other where it is (journal cancel); or copy to another store"
         )
 
 

@@ -307,6 +307,8 @@ class RunImage(msgspec.Struct, frozen=True, kw_only=True):
     takeovers: int
     held: bool = False
     """Whether somebody holds it, with a lease that has not run out. Not copied."""
+    abandoned: bool = False
+    """Whether somebody held it and let the lease run out, or died: whoever is given it next takes over."""
     moved_to: str | None = None
     """Not copied."""
     building: bool = False
@@ -509,8 +511,11 @@ class Transfer(Protocol):
 
         Records are taken as they are, every field of them, and must go on densely behind the head; those up to
         the head are there already and are skipped, so that any call may be made again. Everything else is replaced
-        by what `image` says. A tombstone with an address gives way: the run comes back. Raises `RunNotBuilding` for a
-        run that is there and is not building, `RunGone` where another tombstone holds its id, `InvalidValue` for a gap.
+        by what `image` says. A tombstone with an address gives way: the run comes back. So does a settled copy that
+        nobody has touched, if `records` hold the one at its head, the same: it is building again. Touched is what is
+        closed or moved, is claimed or due, has an unfinished turn and is not blocked, or has a later epoch than
+        `image`. Raises `RunNotBuilding` for any other run that is there and is not building, `RunGone` where another
+        tombstone holds its id, `InvalidValue` for a gap.
         """
         ...
 

@@ -23,6 +23,7 @@ from journal.core.ports import START, Delta, RunStatus, offset_of
 from journal.core.records import BlobRef, Body, ErrorInfo, TurnFinished, Value
 from journal.core.records import TurnBlocked as BlockedRecord
 from journal.core.typed import ValueCodec
+from journal.engine.held import advice
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
@@ -166,7 +167,7 @@ class Handle(Generic[O]):
             raise RunGone(run_id=self.run_id, to=run.moved_to)
         reason, detail = "closed", "the run was closed before the turn ended"
         if run is not None and not run.closed:
-            reason, detail = "held back", f"it was copied from another store: journal retry {self.run_id}"
+            reason, detail = "held back", advice(self.run_id)
         if last is not None:
             body = open_record(last)
             assert isinstance(body, BlockedRecord)

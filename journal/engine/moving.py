@@ -56,6 +56,8 @@ VERIFY_TRIES = 5
 OFFER_SECONDS = 60.0
 """How long an unanswered move is offered again."""
 
+_SENT_ON = "it was sent on there, or closed"
+
 Result = Literal["copied", "moved", "present", "skipped"]
 Progress = Callable[[int], None]
 """Told how many records more there are in the target."""
@@ -70,6 +72,8 @@ class Moving(msgspec.Struct, frozen=True, kw_only=True):
     """How many it has."""
     held_back: bool = False
     """Whether it is blocked in the target until somebody sends it on: its source may be at work on it."""
+    is_away: bool = False
+    """Whether it takes nothing more in the source: it was moved, now or earlier."""
     reason: str | None = None
     """Why it was skipped."""
 
@@ -134,51 +138,58 @@ class Mover:
         Raises `RunNotFound`, `RunGone`, `RunTooNew`, `RunDiffers`, `RunBuilding`, and what the stores raise.
         """
         self._started = self._clock.boottime()
-        try:
-            image = await self.source.image(run)
-        except RunGone as gone:
-            if self._before is None or gone.to != self.target.url:
-                raise
-            there = await self.target.image(run)  # another archiver was quicker
-            return Moving(run=run, result="present", records=there.head)
-        if image.min_reader > MIN_READER:
-            raise RunTooNew(run_id=run, min_reader=image.min_reader, reads=MIN_READER)
-        if image.building:
-            raise RunBuilding(run_id=run)
-        if image.moved_to is not None:
-            return await self._finish(image)
-        info = await self._look(run)
-        if info is not None and not info.building:
-            return await self._is_present(image)
+        tries = VERIFY_TRIES
         while True:
-            if self._freeze and (free := await self._until_free(image)) is not image:
-                if free is None:
-                    return _skipped(image)
-                image = free
-            if not await self._is_wanted(image):
-                return _skipped(image, _TAKEN_UP)
             try:
-                await self._build(image)
-                if not self._freeze:
-                    await self.target.settle(run, is_live=False)
-                    is_held_back = image.is_unfinished and image.closed is None
-                    return Moving(run=run, result="copied", records=image.head, held_back=is_held_back)
-            except (RunNotBuilding, RunDiffers):
-                if (found := await self._as_another_left_it(run)) is None:
+                image = await self.source.image(run)
+            except RunGone as gone:
+                if self._before is None or gone.to != self.target.url:
                     raise
-                return found
-            if await self._move(image):
-                return await self._go_on(image)
-            image = await self.source.image(run)
+                copied = await self.target.image(run)  # another archiver was quicker
+                return Moving(run=run, result="present", records=copied.head)
+            if image.min_reader > MIN_READER:
+                raise RunTooNew(run_id=run, min_reader=image.min_reader, reads=MIN_READER)
+            if image.building:
+                raise RunBuilding(run_id=run)
+            if image.moved_to is not None:
+                return await self._finish(image)
+            there = await self._look(run)
+            try:
+                found = await self._carry(image, there)
+            except (RunNotBuilding, RunDiffers):
+                # Perhaps of what another made of it meanwhile, who copies or moves it too.
+                tries -= 1
+                if not tries or (await self.source.image(run), await self._look(run)) == (image, there):
+                    raise
+            else:
+                if found is not None:
+                    return found
 
-    async def _as_another_left_it(self, run: str) -> Moving | None:
-        """What somebody else made of the run, who copied or moved it meanwhile; None: nobody has."""
-        image, there = await self.source.image(run), await self.target.run(run)
-        if image.moved_to == self.target.url:
-            return await self._finish(image)
+    async def _carry(self, image: RunImage, there: RunInfo | None) -> Moving | None:
+        """Try it with that image; None: the run has gone on in the source meanwhile."""
+        run = image.run
         if there is not None and not there.building:
-            return await self._is_present(image)
-        return None
+            copied = await self.target.image(run)
+            await self._check_copy(copied, image)
+            if copied.head == image.head:
+                if not self._freeze:
+                    return Moving(run=run, result="present", records=image.head)
+                if not _is_held_back(image):
+                    return await self._move_as_it_is(image)
+            if _is_touched(copied, image):
+                raise RunDiffers(run_id=run, world=self.target.url, reason=_SENT_ON)
+        if self._freeze:
+            free = await self._until_free(image)
+            if free is None:
+                return _skipped(image)
+            image = free
+        if not await self._is_wanted(image):
+            return _skipped(image, _TAKEN_UP)
+        await self._build(image)
+        if not self._freeze:
+            await self.target.settle(run, is_live=False)
+            return Moving(run=run, result="copied", records=image.head, held_back=_is_held_back(image))
+        return await self._go_on(image) if await self._move(image) else None
 
     async def _until_free(self, image: RunImage) -> RunImage | None:
         """The image once nobody holds the run; None: somebody does for longer than is to be waited."""
@@ -216,13 +227,16 @@ class Mover:
         head = 0 if there is None else there.head
         if head > image.head:
             raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")
+        # A settled copy goes on behind its last record, which is shown again.
+        after = head if there is None or there.building else head - 1
         is_whole = False
-        while head < image.head:
-            page = await self.source.read(run, after=head, limit=min(PIECE_ROWS, image.head - head))
+        while after < image.head:
+            page = await self.source.read(run, after=after, limit=min(PIECE_ROWS, image.head - after))
             for piece in _pieces(page):
                 is_whole = piece[-1].seq == image.head and not image.blobs
                 before, head = head, await target.build(image if is_whole else bare, piece, ())
                 self._on_progress(head - before)
+                after = piece[-1].seq
         if not is_whole:
             known = frozenset((await target.image(run)).blobs)
             async for blobs in self._blobs(image, known):
@@ -247,7 +261,7 @@ class Mover:
             yield blobs
 
     async def _verify(self, image: RunImage) -> None:
-        expected = replace(image, held=False, building=True, due_at=None, closed=None)
+        expected = replace(image, held=False, abandoned=False, building=True, due_at=None, closed=None)
         tries = VERIFY_TRIES
         while (found := await self.target.image(image.run)) != expected:
             names = [
@@ -267,25 +281,29 @@ class Mover:
 
     # What is there already
 
-    async def _is_present(self, image: RunImage) -> Moving:
-        """The run is in the target, and is not being built."""
-        run = image.run
-        there = await self.target.image(run)
-        if there.head != image.head or there.blobs != image.blobs:
-            reason = f"it ends at seq {there.head}, and at {image.head} in {self.source.url}"
-            raise RunDiffers(run_id=run, world=self.target.url, reason=reason)
-        await self._compare(image)
-        if not self._freeze:
-            return Moving(run=run, result="present", records=image.head)
+    async def _check_copy(self, copied: RunImage, image: RunImage) -> None:
+        """Raise `RunDiffers` unless what is in the target is the run as it is, or was."""
+        reason = None
+        if copied.head > image.head:
+            reason = f"it ends at seq {copied.head}, and at {image.head} in {self.source.url}"
+        elif not set(copied.blobs) <= set(image.blobs) or (
+            await digest(self.source, copied) != await digest(self.target, copied)
+        ):
+            reason = f"in its records or blobs up to seq {copied.head}"
+        elif not set(copied.keys) <= set(image.keys):
+            reason = "in its keys"
+        if reason is not None:
+            raise RunDiffers(run_id=image.run, world=self.target.url, reason=reason)
+
+    async def _move_as_it_is(self, image: RunImage) -> Moving | None:
+        """The copy is whole, and nothing of it is held back."""
         if await self._until_free(image) is None:
             return _skipped(image)
         if not await self._is_wanted(image):
             return _skipped(image, _TAKEN_UP)
-        # It was copied earlier, and not worked on in either place since.
         if not await self._move(image):
-            return _skipped(image)
-        is_held_back = there.status == "blocked"
-        return Moving(run=run, result="moved", records=image.head, held_back=is_held_back)
+            return None
+        return Moving(run=image.run, result="moved", records=image.head, is_away=True)
 
     # Moving
 
@@ -333,13 +351,16 @@ class Mover:
         there = await self.target.run(run)
         if there is None:
             raise RunNotFound(run_id=run, world=self.target.url)
+        # By now another may have done it, or an earlier call.
+        result: Result = "moved" if there.building or image.moved_to is None else "present"
         if there.building:
             try:
                 await self.target.settle(run, is_live=True)
             except RunNotBuilding:
                 there = await self.target.run(run)  # by another who does the same
-        is_held_back = there is not None and there.status == "blocked" and image.status != "blocked"
-        return Moving(run=run, result="moved", records=image.head, held_back=is_held_back)
+        is_blocked = there is not None and there.status == "blocked" and image.status != "blocked"
+        is_held_back = is_blocked and result == "moved"
+        return Moving(run=run, result=result, records=image.head, held_back=is_held_back, is_away=True)
 
     # Archiving
 
@@ -405,6 +426,22 @@ def _pieces(page: Sequence[Record]) -> list[list[Record]]:
         pieces[-1].append(record)
         size += record.size
     return pieces
+
+
+def _is_held_back(image: RunImage) -> bool:
+    """Whether a copy that is not live is blocked, until somebody sends it on."""
+    return image.is_unfinished and image.closed is None
+
+
+def _is_touched(copied: RunImage, image: RunImage) -> bool:
+    """Whether somebody has sent a settled copy on; the store has the last word (`Transfer.build`)."""
+    return (
+        copied.held
+        or copied.due_at is not None
+        or copied.closed is not None
+        or copied.epoch > image.epoch
+        or (copied.is_unfinished and copied.status != "blocked")
+    )
 
 
 def _skipped(

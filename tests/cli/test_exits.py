@@ -48,6 +48,13 @@ def test_messages_are_one_line() -> None:
     assert exits.message_of(errors.InvalidOptions("two\n  lines")) == "two lines"
 
 
+@pytest.fixture
+def store(cli: Cli) -> None:
+    """An empty one."""
+    assert cli("migrate").exit_code == 0
+
+
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("verb", ["show", "log", "cancel", "retry"])
 def test_an_unknown_run_is_4(cli: Cli, verb: str) -> None:
     refused = cli(verb, "nope")
@@ -57,10 +64,12 @@ def test_an_unknown_run_is_4(cli: Cli, verb: str) -> None:
     assert len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("store")
 def test_following_an_unknown_run_does_not_wait_for_it(cli: Cli) -> None:
     assert cli("log", "nope", "--follow").exit_code == 4
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     "args", [("show", "no such"), ("submit", "support", "x", "--run", "no such"), ("cancel", "no such")]
 )
@@ -70,6 +79,7 @@ def test_a_refused_id_is_2_and_comes_with_a_suggestion(cli: Cli, args: tuple[str
     assert "try 'no-such'" in refused.stderr
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("text", ["{", "NaN", '{"a": 1, "a": 2}', "[1e999]", '"\\ud800"'])
 def test_what_is_no_json_is_2_and_writes_nothing(cli: Cli, text: str) -> None:
     refused = cli("submit", "count", text, "--input-json", "--run", "r")
@@ -221,6 +231,7 @@ def test_wrong_options_are_2_in_one_line(cli: Cli) -> None:
         assert len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("store")
 def test_with_json_the_error_is_an_object_too(cli: Cli) -> None:
     for args in (("show", "nope", "--json"), ("--json", "show", "nope")):
         refused = cli(*args)

@@ -13,6 +13,7 @@ from tests.cli.conftest import Cli
 
 
 def test_stats_count_open_runs_by_agent(cli: Cli, home: Path) -> None:
+    cli("migrate")
     assert "no open runs" in cli("stats").stderr
     cli("submit", "support", "x", "--run", "one")
     cli("submit", "support", "x", "--run", "two")
@@ -30,6 +31,7 @@ def test_stats_count_open_runs_by_agent(cli: Cli, home: Path) -> None:
 
 
 def test_workers_are_listed_while_they_are_there(cli: Cli, home: Path) -> None:
+    cli("migrate")
     assert "no workers" in cli("workers").stderr
     worker = subprocess.Popen(
         [sys.executable, "-m", "journal.cli", "worker", "app:journal", "--concurrency", "7"],
@@ -50,6 +52,7 @@ def test_workers_are_listed_while_they_are_there(cli: Cli, home: Path) -> None:
     finally:
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
+    cli("migrate")
     assert "no workers" in cli("workers").stderr, "it took its leave"
 
 

@@ -1,11 +1,14 @@
 """What each verb does and prints, on a real store."""
 
+import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from journal.cli.opening import load_app
+from journal.worlds.postgres import drop_schema
 from tests.cli.conftest import Cli, objects
 
 
@@ -108,9 +111,40 @@ def test_runs_filters_and_pages(cli: Cli) -> None:
 
 
 def test_runs_where_there_are_none(cli: Cli) -> None:
+    cli("migrate")
     empty = cli("runs")
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert empty.stderr.startswith("no runs in sqlite:/")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("runs",), ("show", "r"), ("log", "r"), ("log", "r", "--follow"), ("stats",), ("workers",), ("retry", "r"),
+        ("cancel", "r"), ("archive", "--older", "1d", "--to", "sqlite:cold.db"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_who_only_looks_makes_no_store(cli: Cli, home: Path, verb: tuple[str, ...]) -> None:
+    before = sorted(home.rglob("*"))
+    for app in ("app:journal", None):
+        found = cli(*verb, "--world", f"sqlite:{home}/typo/journal.db", app=app)
+        assert (found.exit_code, found.stdout) == (6, "")
+        assert f"sqlite:{home}/typo/journal.db: there is no store here, and none was made" in found.stderr
+    assert [path for path in sorted(home.rglob("*")) if "__pycache__" not in path.parts] == before
+
+
+def test_who_only_looks_makes_no_schema(cli: Cli, postgres_server: str) -> None:
+    mark = "&" if "?" in postgres_server else "?"
+    url = f"{postgres_server}{mark}schema=absent_{os.getpid()}"
+    for _ in range(2):
+        found = cli("runs", "--world", url)
+        assert (found.exit_code, "there is no store here" in found.stderr) == (6, True), found.output
+    try:
+        assert cli("migrate", "--world", url).exit_code == 0
+        assert cli("runs", "--world", url).exit_code == 0
+    finally:
+        asyncio.run(drop_schema(url))
 
 
 def test_log_prints_records_in_order_and_goes_on_from_an_offset(cli: Cli) -> None:
@@ -205,6 +239,7 @@ def test_check_without_an_application_looks_at_the_store(cli: Cli) -> None:
 
 def test_options_stand_before_or_after_the_verb(cli: Cli, home: Path) -> None:
     cli("--world", f"sqlite:{home}/other.db", "submit", "support", "hello", "--run", "r")
+    cli("migrate")
     assert cli("show", "r").exit_code == 4
     assert cli("show", "r", "--world", "sqlite:other.db").exit_code == 0
     assert cli("show", "r", "--world", "sqlite:other.db", "--namespace", "else").exit_code == 4

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from journal.core.clock import ManualClock
 from journal.core.codec import Blob
+from journal.core.errors import RunNotBuilding
 from journal.core.ports import (
     START,
     Answer,
@@ -251,6 +252,26 @@ class BuildsOver(Bent):
         return await super().build(image, records, blobs)
 
 
+class BuildsOnAnything(Bent):
+    """Takes a run that went on by itself for a copy that nobody has touched."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        run = self.found(image.run)
+        if run is not None and any(record in run.records for record in records):
+            run.building = image
+        return await super().build(image, records, blobs)
+
+
+class NeverBuildsOn(Bent):
+    """Leaves every copy as it was settled."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        run = self.found(image.run)
+        if run is not None and run.building is None:
+            raise RunNotBuilding(run_id=image.run, world=self.url)
+        return await super().build(image, records, blobs)
+
+
 class SettlesAnything(Bent):
     """Settles runs that nobody has built."""
 
@@ -276,6 +297,13 @@ class AlwaysLive(Bent):
 
     async def settle(self, run: str, *, is_live: bool) -> None:
         await super().settle(run, is_live=True)
+
+
+class ForgetsTheDead(Bent):
+    """Takes what a dead holder left for what was given back."""
+
+    async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
+        return await super().build(replace(image, abandoned=False), records, blobs)
 
 
 class OpenWhileBuilding(Bent):
@@ -336,9 +364,12 @@ BROKEN: dict[type[Bent], str] = {
     OneNamespace: "test_namespaces_are_apart",
     BuildsWithGaps: "test_a_copy_has_no_gap",
     BuildsOver: "test_a_run_that_is_there_is_not_built",
+    BuildsOnAnything: "test_a_copy_that_was_touched_is_left_alone",
+    NeverBuildsOn: "test_a_copy_that_nobody_touched_is_built_on",
     SettlesAnything: "test_only_what_is_built_is_settled",
     SettlesHalf: "test_only_what_is_built_is_settled",
     AlwaysLive: "test_a_copy_that_is_not_live_is_held_back",
+    ForgetsTheDead: "test_the_run_of_a_dead_holder_is_taken_over",
     OpenWhileBuilding: "test_a_run_that_is_being_built_takes_nothing",
     TakesAfterMove: "test_a_moved_run_takes_nothing_more",
     MovesUnseen: "test_a_run_is_moved_only_at_the_head_that_was_copied",

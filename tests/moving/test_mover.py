@@ -154,7 +154,8 @@ async def test_a_moved_run_goes_on_where_it_was(stores: Stores, of: str, to: str
         assert await claim_all(source) == []
         assert [c.claim.run for c in await claim_all(target)] == ["odd"], "as due as it was"
         assert isinstance(await target.append(submit("odd", "t1")), Duplicate)
-        assert [(await moving.carry(run)).result for run in runs] == ["moved"] * 6, "again"
+        again = [await moving.carry(run) for run in runs]
+        assert {(m.result, m.is_away) for m in again} == {("present", True)}
         assert await moving.sweep(runs) == 6
         for run in runs:
             with pytest.raises(RunGone, match="moved to") as gone:
@@ -196,7 +197,7 @@ async def test_several_at_one_run_carry_it_once(stores: Stores, kind: str, freez
             async with anyio.create_task_group() as group:
                 for _ in range(3):
                     group.start_soon(carry)
-            assert {m.result for m in results} <= ({"moved"} if freeze else {"copied", "present"})
+            assert {m.result for m in results} <= {"moved" if freeze else "copied", "present"}
             assert not freeze or not any(m.held_back for m in results)
             assert await target.read(run) == await source.read(run)
             assert bool(await claim_all(target, run=run)) is freeze
@@ -251,13 +252,17 @@ class Steps:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("freeze", [True, False], ids=["move", "copy"])
 @pytest.mark.parametrize("is_last_taken", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize("is_there", [True, False], ids=["a copy", "nothing"])
 async def test_a_crash_at_any_step_is_finished_by_the_same_command(
-    stores: Stores, freeze: bool, is_last_taken: bool, kind: str
+    stores: Stores, freeze: bool, is_last_taken: bool, kind: str, is_there: bool
 ) -> None:
     async with both(await stores(kind), await stores(kind)) as (source, target):
         for allowed in count():
             run = f"r{allowed}"
             await worked_on(source, run)
+            if is_there:
+                await mover(source, target).carry(run)
+                committed(await source.append(signal(run, "more")))
             before = await source.image(run)
             steps = Steps(allowed, is_last_taken=is_last_taken)
             dying: Any = [Dying(source, steps), Dying(target, steps)]
@@ -275,7 +280,8 @@ async def test_a_crash_at_any_step_is_finished_by_the_same_command(
                     assert found.turn == "t2"
                     await _release(world, found)
             result = await mover(source, target, freeze=freeze).carry(run)
-            assert result.result in (("moved",) if freeze else ("copied", "present"))
+            assert result.result in ("moved" if freeze else "copied", "present")
+            assert result.is_away is freeze
             image = await target.image(run)
             assert (image.head, image.turns, image.keys, image.blobs) == (
                 before.head, before.turns, before.keys, before.blobs,
@@ -283,7 +289,7 @@ async def test_a_crash_at_any_step_is_finished_by_the_same_command(
             assert await digest(target, before) == await digest(source, before)
             places = [len(await claim_all(world, run=run)) for world in (source, target)]
             assert places == ([0, 1] if freeze else [1, 0])
-        assert allowed >= 4, "building took several steps"
+        assert allowed >= (3 if is_there else 4), "building took several steps"
 
 
 async def _release(world: World, claimed: Claimed) -> None:
@@ -370,16 +376,124 @@ async def test_a_holder_that_was_overlooked_is_refused_before_it_acts(stores: St
         assert (await hold(target, "r")).claimed.turn == "t1"
 
 
-async def test_a_copy_that_nobody_touched_may_be_moved_later(stores: Stores) -> None:
-    async with both(await stores("sqlite"), await stores("sqlite")) as (source, target):
+@pytest.mark.parametrize(("of", "to"), [("sqlite", "redis"), ("redis", "postgres"), ("postgres", "sqlite")])
+async def test_whoever_goes_on_after_a_dead_holder_takes_over(stores: Stores, of: str, to: str) -> None:
+    async with both(await stores(of), await stores(to)) as (source, target):
+        await begin(source, "r")
+        await (await hold(source, "r", lease_seconds=0.5)).start()
+        found = await mover(source, target, freeze=True, wait_seconds=30).carry("r")
+        assert (found.result, found.held_back) == ("moved", False)
+        holder = await hold(target, "r")
+        assert (holder.claimed.taken_over, holder.claimed.takeovers, holder.claimed.claim.epoch) == (
+            True,
+            1,
+            2,
+        )
+        await holder.finish()
+        assert (await info_of(target)).status == "succeeded"
+
+
+# A copy that is there already ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("freeze", [True, False], ids=["move", "copy"])
+@pytest.mark.parametrize("kind", [*KINDS, "cluster"])
+async def test_what_went_on_since_it_was_copied_is_brought_along(
+    stores: Stores, kind: str, freeze: bool
+) -> None:
+    async with both(await stores(kind), await stores(kind)) as (source, target):
+        runs = await fill(source)
+        for run in runs:
+            await mover(source, target).carry(run)
+        await _go_on(source, runs)
+        before = {run: await source.image(run) for run in runs}
+        results = [await mover(source, target, freeze=freeze).carry(run) for run in runs]
+        expected = {"moved"} if freeze else {"copied", "present"}
+        assert {m.result for m in results} == expected
+        for run, image in before.items():
+            is_held_back = not freeze and image.is_unfinished and image.closed is None
+            status, due_at = ("blocked", None) if is_held_back else (image.status, image.due_at)
+            assert await target.image(run) == replace(image, status=status, due_at=due_at if freeze else None)
+            assert await digest(target, image) == await digest(source, image)
+        claimed = {(c.claim.run, c.turn) for c in await claim_all(target)}
+        assert claimed == ({("odd", "t2"), ("done", "t2")} if freeze else set())
+
+
+async def _go_on(source: World, runs: Sequence[str]) -> None:
+    for run in runs[:2]:
+        if run == "done":
+            await begin(source, run, "t2")
+        holder = await hold(source, run)
+        last = (await source.read(run, after=holder.claimed.head - 1))[0].batch
+        blobs = (Blob("later", b"later"),)
+        committed(await holder.offer(holder.batch(holder.outcome(), prev=last, blobs=blobs)))
+        await holder.release()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "cluster"])
+async def test_a_copy_that_nobody_touched_may_be_moved_later(stores: Stores, kind: str) -> None:
+    async with both(await stores("sqlite"), await stores(kind)) as (source, target):
         await worked_on(source)
+        before = await source.image("r")
         assert (await mover(source, target).carry("r")).held_back
-        found = await mover(source, target, freeze=True).carry("r")
-        assert (found.result, found.held_back) == ("moved", True)
-        assert await source.append(signal("r")) == Gone(target.url)
         assert await claim_all(target) == []
-        committed(await target.append(retry("r", "t2")))
-        await hold(target, "r")
+        found = await mover(source, target, freeze=True).carry("r")
+        assert (found.result, found.held_back) == ("moved", False)
+        assert await source.append(signal("r")) == Gone(target.url)
+        assert await target.image("r") == before
+        assert (await hold(target, "r")).claimed.turn == "t2"
+
+
+@pytest.mark.parametrize("freeze", [True, False], ids=["move", "copy"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_several_at_one_copy_bring_it_along_once(stores: Stores, kind: str, freeze: bool) -> None:
+    async with both(await stores("sqlite"), await stores(kind)) as (source, target):
+        for n in range(5):
+            run = f"r{n}"
+            await worked_on(source, run)
+            await mover(source, target).carry(run)
+            committed(await source.append(signal(run, "more")))
+            results: list[Moving] = []
+
+            async def carry(run: str = run, results: list[Moving] = results) -> None:
+                results.append(await mover(source, target, freeze=freeze).carry(run))
+
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(carry)
+            assert {m.result for m in results} <= {"moved" if freeze else "copied", "present"}
+            assert await target.read(run) == await source.read(run)
+            assert bool(await claim_all(target, run=run)) is freeze
+
+
+async def test_a_copy_that_went_on_by_itself_is_refused(stores: Stores) -> None:
+    async with both(await stores("sqlite"), await stores("postgres")) as (source, target):
+        for run in ("both", "there", "same"):
+            await worked_on(source, run)
+            await mover(source, target).carry(run)
+        committed(await source.append(signal("both", "more")))
+        committed(await target.append(retry("both", "t2")))
+        committed(await target.append(retry("there", "t2")))
+        await _move_by_hand(source, target, "same")
+        before = [await target.image(run) for run in ("both", "there")]
+        for freeze in (True, False):
+            carrying = mover(source, target, freeze=freeze)
+            with pytest.raises(RunDiffers, match=r"up to seq 12\).*If both went on, keep one"):
+                await carrying.carry("both")
+            with pytest.raises(RunDiffers, match="it ends at seq 12, and at 11"):
+                await carrying.carry("there")
+        assert [await target.image(run) for run in ("both", "there")] == before
+        committed(await source.append(signal("same", "more")))
+        with pytest.raises(RunDiffers, match="sent on there"):
+            await mover(source, target).carry("same")
+        assert (await hold(source, "both")).claimed.turn == "t2", "it is alive where it was"
+
+
+async def _move_by_hand(source: World, target: World, run: str) -> None:
+    """Let the copy go on without a record that says so."""
+    image = await source.image(run)
+    await target.build(image, await source.read(run), ())
+    await target.settle(run, is_live=True)
 
 
 # Refusals ----------------------------------------------------------------------------------------------

@@ -67,6 +67,14 @@ async def built(source: World, target: World, run: str = "r", *, size: int = 3) 
         head = await target.build(image, await source.read(run, after=head, limit=size), ())
 
 
+async def built_on(source: World, target: World, run: str = "r", *, size: int = 3) -> int:
+    """The same for a copy that was settled: its last record is shown again. Returns its head."""
+    image, head = await source.image(run), (await info_of(target, run)).head
+    await target.build(image, await source.read(run, after=head - 1, limit=size), ())
+    await built(source, target, run, size=size)
+    return (await info_of(target, run)).head
+
+
 class BuildingCases(ContractCases):
     """Images, building and settling."""
 
@@ -250,6 +258,92 @@ class BuildingCases(ContractCases):
             await harness.advance(101)
             assert await target.build(image, records, []) == 11, "the time of the tombstone is over"
 
+    # Going on with a copy
+
+    async def test_a_copy_that_nobody_touched_is_built_on(self, harness: ContractHarness) -> None:
+        """A settled copy that nobody has touched, if `records` hold the one at its head: it is building again."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await worked_on(source)
+            for n in range(3):
+                image = await source.image("r")
+                await built(source, target) if not n else await built_on(source, target)
+                assert (await info_of(target)).building
+                assert await target.append(signal("r", "early")) == Building()
+                assert await target.stats() == []
+                await target.settle("r", is_live=False)
+                assert await target.image("r") == replace(image, status="blocked", due_at=None)
+                assert [(s.agent, s.blocked) for s in await target.stats()] == [("agent", 1)]
+                assert await claim_all(target) == []
+                holder = await hold(source, "r")  # it goes on there
+                last = (await source.read("r", after=image.head - 1))[0].batch
+                blob = Blob(f"more{n}", b"more")
+                committed(await holder.offer(holder.batch(holder.outcome(), prev=last, blobs=(blob,))))
+                await holder.release()
+            assert await built_on(source, target) == 14
+            await target.settle("r", is_live=True)
+            assert await target.read("r") == await source.read("r")
+            assert await target.image("r") == await source.image("r")
+            assert await target.runs(RunQuery()) == [await info_of(target)]
+            assert await target.runs(RunQuery(status="blocked")) == []
+            assert await target.runs(RunQuery(status="pending", agent="agent")) == [await info_of(target)]
+            claimed = (await hold(target, "r")).claimed
+            assert (claimed.claim.epoch, claimed.turn, claimed.head) == (5, "t2", 14)
+
+    async def test_a_copy_that_is_whole_is_made_to_go_on(self, harness: ContractHarness) -> None:
+        """If `records` hold the one at its head, the same: it is building again."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await worked_on(source)
+            await built(source, target)
+            await target.settle("r", is_live=False)
+            assert await built_on(source, target) == 11
+            await target.settle("r", is_live=True)
+            assert await target.image("r") == await source.image("r")
+            assert (await hold(target, "r")).claimed.turn == "t2"
+
+    async def test_a_copy_without_an_unfinished_turn_is_built_on(self, harness: ContractHarness) -> None:
+        """A settled copy that nobody has touched."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await begin(source, "r")
+            await (await hold(source, "r")).finish()
+            await built(source, target)
+            await target.settle("r", is_live=False)
+            await begin(source, "r", "t2")
+            assert await built_on(source, target) == 4
+            await target.settle("r", is_live=True)
+            assert await target.image("r") == await source.image("r")
+            assert (await hold(target, "r")).claimed.turn == "t2"
+
+    async def test_a_copy_that_was_touched_is_left_alone(self, harness: ContractHarness) -> None:
+        """What is closed or moved, is claimed or due, or is not blocked. Or its last record is another."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            runs = ("grown", "sent on", "claimed", "closed", "moved", "unshown", "lower", "live", "parked")
+            for run in runs:
+                await begin(source, run)
+                holder = await hold(source, run)
+                await holder.start()
+                if run == "parked":
+                    await holder.park()
+                else:
+                    await holder.release()
+                await built(source, target, run)
+                await target.settle(run, is_live=run in ("live", "parked", "claimed"))
+            committed(await target.append(signal("grown")))
+            committed(await target.append(retry("sent on", "t1")))
+            await hold(target, "claimed")
+            committed(await target.append(close("closed")))
+            committed(await target.append(move("moved", 3)))
+            for run in runs:
+                committed(await source.append(signal(run, "more")))
+                before = await target.image(run)
+                image, records = await source.image(run), await source.read(run)
+                if run == "unshown":
+                    records = records[3:]
+                if run == "lower":
+                    image = replace(image, epoch=0)
+                for shown in (records, records[-1:], ()):
+                    await refusal(RunNotBuilding, target.build(image, shown, ()))
+                assert await target.image(run) == before
+
     # Settling
 
     async def test_only_what_is_built_is_settled(self, harness: ContractHarness) -> None:
@@ -325,16 +419,37 @@ class BuildingCases(ContractCases):
                 await watcher.until_count(12)
                 assert [item.seq for item in watcher.items] == list(range(1, 13))
 
-    async def test_the_run_of_a_dead_holder_is_copied_as_due(self, harness: ContractHarness) -> None:
-        """Claims and leases are no part of it: nobody holds the copy."""
+    async def test_the_run_of_a_dead_holder_is_taken_over(self, harness: ContractHarness) -> None:
+        """Somebody held it and let the lease run out, or died: whoever is given it next takes over."""
+        async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
+            await begin(source, "r")
+            await (await hold(source, "r", lease_seconds=30)).start()
+            assert not (await source.image("r")).abandoned
+            await harness.advance(31)
+            image = await source.image("r")
+            assert (image.held, image.abandoned, image.takeovers) == (False, True, 0)
+            await built(source, target)
+            assert not (await target.image("r")).abandoned
+            assert await claim_all(target) == []
+            await target.settle("r", is_live=True)
+            assert await target.image("r") == image
+            (claimed,) = await claim_all(target)
+            assert (claimed.claim.epoch, claimed.turn) == (2, "t1")
+            assert (claimed.taken_over, claimed.takeovers) == (True, 1)
+
+    async def test_a_copy_held_back_of_a_dead_holder_is_no_takeover(self, harness: ContractHarness) -> None:
+        """If it has an unfinished turn it is blocked, and nobody works on it before a `Retry`."""
         async with harness.open(namespace="one") as source, harness.open(namespace="two") as target:
             await begin(source, "r")
             await (await hold(source, "r", lease_seconds=30)).start()
             await harness.advance(31)
             await built(source, target)
+            await target.settle("r", is_live=False)
+            assert not (await target.image("r")).abandoned
+            assert await claim_all(target) == []
+            await built_on(source, target)
             await target.settle("r", is_live=True)
-            claimed = (await hold(target, "r")).claimed
-            assert (claimed.claim.epoch, claimed.turn, claimed.taken_over) == (2, "t1", False)
+            assert (await hold(target, "r")).claimed.taken_over
 
     async def test_what_is_being_built_outlives_the_world(self, harness: ContractHarness) -> None:
         """All of it becomes durable."""

@@ -16,10 +16,10 @@ from journal.worlds.postgres.address import parse_url
 from journal.worlds.postgres.capabilities import find_capabilities
 from journal.worlds.postgres.connection import connect_patiently
 from journal.worlds.postgres.failures import world_error
-from journal.worlds.postgres.schema import as_script, check_server, migrate, pending
+from journal.worlds.postgres.schema import as_script, check_server, has_store, migrate, pending
 from journal.worlds.postgres.world import PostgresWorld
 
-__all__ = ["PostgresWorld", "drop_schema", "open_postgres", "pending_sql"]
+__all__ = ["PostgresWorld", "drop_schema", "exists", "open_postgres", "pending_sql"]
 
 
 @asynccontextmanager
@@ -53,6 +53,18 @@ async def open_postgres(
         yield world
     finally:
         await world.aclose()
+
+
+async def exists(url: str) -> bool:
+    """Whether the schema that `url` names is there, and holds a store."""
+    address = parse_url(url)
+    connection = await connect_patiently(address)
+    try:
+        return await has_store(connection, address)
+    except psycopg.Error as error:
+        raise world_error(error, address.url) from error
+    finally:
+        await connection.close()
 
 
 async def pending_sql(url: str) -> str:

@@ -93,6 +93,11 @@ def as_script(statements: list[str]) -> str:
     return "\n\n".join(["begin;", f"{_LOCKING};", *(text.strip() for text in statements), "commit;"]) + "\n"
 
 
+async def has_store(connection: psycopg.AsyncConnection[Any], address: Address) -> bool:
+    """Whether a store was made there. Raises `WorldCorrupt` for a schema of another program."""
+    return (await _version(connection, address))[0] > 0
+
+
 async def _version(connection: psycopg.AsyncConnection[Any], address: Address) -> tuple[int, int]:
     """The store's schema, and the oldest whose code may work with it. 0: there is nothing yet."""
     cursor = await connection.execute(

@@ -302,6 +302,7 @@ select
         and q.lease_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision),
         false
     ),
+    q.token is not null,
     r.building is not null,
     coalesce((select seq from {schema}.records where rid = r.rid order by seq desc limit 1), 0),
     array(select turn from {schema}.turns where rid = r.rid order by submitted, turn),

@@ -32,7 +32,7 @@ class Transfers:
         """See `Transfer.image`."""
         row = await self._find("image", run)
         moved_to, agent, created, min_reader, closed, epoch, status, priority, due_at, takeovers = row[4:14]
-        is_held, is_building, head, *columns = row[14:]
+        is_held, is_claimed, is_building, head, *columns = row[14:]
         turns, submitted, statuses, finished, keys, digests, firsts, lasts, times, blobs = columns
         return RunImage(
             run=run,
@@ -56,6 +56,7 @@ class Transfers:
             due_at=due_at,
             takeovers=takeovers,
             held=is_held,
+            abandoned=is_claimed and not is_held,
             moved_to=moved_to,
             building=is_building,
         )
@@ -99,7 +100,7 @@ class Transfers:
             # Not asked again where the connection was lost: that it is settled is no news then, but a refusal.
             ((is_settled,),) = await self._pool.fetch("settle", asked, is_read=False)
             if is_settled:
-                return due_at is not None
+                return due_at is not None or status == "running"
 
     async def _find(self, name: str, run: str) -> tuple[Any, ...]:
         rows = await self._pool.fetch(name, self._reader.asked(run))

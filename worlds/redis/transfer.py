@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from journal.core.codec import Blob
 from journal.core.errors import RunGone, RunNotBuilding, RunNotFound, WorldUnavailable
@@ -53,8 +54,9 @@ class Transfers:
             raise RunNotFound(run_id=run, world=self._url)
         names: list[bytes] = await self._wire.call(("HKEYS", keys.blobs))
         blobs = sorted(name[2:].decode() for name in names if name.startswith(b"=:"))
-        is_held = fields[b"tip"][23] > 0 and float(fields[b"lease"]) > await self._now()
-        return _image(run, fields, tuple(blobs), is_held)
+        is_claimed = fields[b"tip"][23] > 0
+        is_held = is_claimed and float(fields[b"lease"]) > await self._now()
+        return replace(_image(run, fields, tuple(blobs)), held=is_held, abandoned=is_claimed and not is_held)
 
     async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob], at: str) -> int:
         """See `Transfer.build`."""
@@ -137,7 +139,7 @@ def _arguments(image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]
     return parts
 
 
-def _image(run: str, fields: dict[bytes, bytes], blobs: tuple[str, ...], is_held: bool) -> RunImage:
+def _image(run: str, fields: dict[bytes, bytes], blobs: tuple[str, ...]) -> RunImage:
     tip = fields[b"tip"]
     turns: list[TurnInfo] = []
     keys: list[KeyInfo] = []
@@ -162,7 +164,6 @@ def _image(run: str, fields: dict[bytes, bytes], blobs: tuple[str, ...], is_held
         priority=int(fields.get(b"priority") or 0),
         due_at=_number(fields.get(b"due")),
         takeovers=int.from_bytes(tip[18:22], "big"),
-        held=is_held,
         moved_to=_text(fields.get(b"moved")),
         building=b"building" in fields,
     )

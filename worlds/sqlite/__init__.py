@@ -6,6 +6,7 @@ Next: `world.py` (the parts put together), `door.py` (how a batch gets in), `mig
 """
 
 import errno
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path
 from journal.worlds.sqlite.transaction import Transactor
 from journal.worlds.sqlite.world import SqliteWorld
 
-__all__ = ["SqliteWorld", "open_sqlite", "pending_sql"]
+__all__ = ["SqliteWorld", "exists", "open_sqlite", "pending_sql"]
 
 BUSY_SECONDS = 10.0
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -69,6 +70,11 @@ async def open_sqlite(
         yield world
     finally:
         await world.aclose()
+
+
+async def exists(url: str) -> bool:
+    """Whether there is a file at `url`."""
+    return await to_thread.run_sync(os.path.lexists, resolve_url(url).removeprefix("sqlite:"))
 
 
 async def pending_sql(url: str) -> str:

@@ -133,9 +133,14 @@ class Search:
             if self._holder.is_dead(byte, row[1]):
                 dead.append(byte)
 
-    def lease_left(self, lease_until: float, boot: str, holder: int, holder_file: int) -> float:
-        """In how many seconds that lease is over; 0 or less: it is."""
-        is_over = boot != self._clock.boot_id() or self._holder.is_dead(holder, holder_file)
+    def lease_left(self, lease_until: float, boot: str, holder: int | None, holder_file: int | None) -> float:
+        """In how many seconds that lease is over; 0 or less: it is. No holder: that of another store, who is gone."""
+        is_over = (
+            boot != self._clock.boot_id()
+            or holder is None
+            or holder_file is None
+            or self._holder.is_dead(holder, holder_file)
+        )
         return 0.0 if is_over else lease_until - self._clock.boottime()
 
     def _find_one(self, connection: sqlite3.Connection, wish: Wish, run: str) -> Found:

@@ -359,6 +359,13 @@ select id from blobs where rid = ? order by id;
 -- name: get_building
 select building from runs where rid = ?;
 
+-- name: is_untouched
+-- A settled copy that nobody has touched, and whose last record is that one.
+select 1 from runs r join records h on h.rid = r.rid and h.seq = ?
+where r.rid = ? and r.closed_at is null and r.token is null and r.due_at is null and r.epoch <= ?
+    and (r.status = 'blocked' or not exists (select 1 from turns where rid = r.rid and finished is null))
+    and h.batch = ? and h.time = ? and h.body = ?;
+
 -- name: build_run
 -- Closed, for workers of the version before, at a time that no sweep comes to.
 update runs
@@ -372,4 +379,8 @@ delete from turns where rid = ?;
 insert into turns (rid, turn, submitted, status, finished) values (?, ?, ?, ?, ?);
 
 -- name: settle_run
-update runs set building = null, status = ?, due_at = ?, closed_at = ? where rid = ?;
+-- With a token it is claimed by nobody who lives: of no boot.
+update runs set
+    building = null, status = :status, due_at = :due_at, closed_at = :closed,
+    token = :token, lease_until = 0, boot = '', holder = null, holder_file = null
+where rid = :rid;

@@ -9,10 +9,19 @@ from journal.core.errors import RunGone, RunNotBuilding, RunNotFound, UsageError
 from journal.core.ports import KeyInfo, RunImage, TurnInfo
 from journal.core.records import Record
 from journal.worlds.sqlite.door import Door
+from journal.worlds.sqlite.entry import Known
 from journal.worlds.sqlite.statements import SQL
-from journal.worlds.transfer import check_complete, kept, kept_image, new_records, settled, status_of_image
+from journal.worlds.transfer import (
+    LAPSED,
+    check_complete,
+    kept,
+    kept_image,
+    new_records,
+    settled,
+    status_of_image,
+)
 
-Lease = tuple[float, str, int, int]
+Lease = tuple[float, str, int | None, int | None]
 """Until when, on the clock of which boot, and whose."""
 
 
@@ -77,7 +86,7 @@ class Transfers:
                 return RunGone(run_id=run, to=known.moved_to)
             door.free(run, known)
             known = None
-        if known is not None and not known.is_building:
+        if known is not None and not known.is_building and not self._is_untouched(known, image, records):
             return RunNotBuilding(run_id=run, world=self._url)
         head = known.head if known else 0
         try:
@@ -88,6 +97,15 @@ class Transfers:
         self._write(rid, image, new, blobs)
         door.forget_run(run)
         return head + len(new)
+
+    def _is_untouched(self, known: Known, image: RunImage, records: Sequence[Record]) -> bool:
+        """Whether the run is a settled copy that goes on with these."""
+        self._door.flush()  # what this group has appended to it
+        for record in records:
+            if record.seq == known.head:
+                asked = (record.seq, known.rid, image.epoch, record.batch, record.time, record.body)
+                return self._door.connection.execute(SQL["is_untouched"], asked).fetchone() is not None
+        return False
 
     def _write(self, rid: int, image: RunImage, new: Sequence[Record], blobs: Sequence[Blob]) -> None:
         connection = self._door.connection
@@ -125,9 +143,17 @@ class Transfers:
         except UsageError as refused:
             return refused
         status, due_at = settled(image, is_live=is_live)
-        execute(SQL["settle_run"], (status, due_at, image.closed, known.rid))
+        token = LAPSED if status == "running" else None
+        asked_of = {
+            "status": status,
+            "due_at": due_at,
+            "closed": image.closed,
+            "token": token,
+            "rid": known.rid,
+        }
+        execute(SQL["settle_run"], asked_of)
         door.forget_run(run)
-        door.changes.has_work |= due_at is not None
+        door.changes.has_work |= due_at is not None or token is not None
         return None
 
 

@@ -178,7 +178,7 @@ class SqliteWorld:
 
         image, lease = await self._aside(read)
         is_held = lease is not None and self._search.lease_left(*lease) > 0
-        return replace(image, held=is_held)
+        return replace(image, held=is_held, abandoned=lease is not None and not is_held)
 
     async def build(self, image: RunImage, records: Sequence[Record], blobs: Sequence[Blob]) -> int:
         """See `Transfer.build`."""

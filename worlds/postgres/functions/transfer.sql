@@ -10,7 +10,29 @@ begin
     );
 end $$;
 
--- Creates or extends a run that is being built, under its lock. Answers, by number: 1 built, 2 not building, 3 gone,
+-- Whether a run is a settled copy that nobody has touched, and whose last record is among those.
+create or replace function {schema}.is_untouched(
+    in_rid bigint, in_epoch bigint, r_seq bigint[], r_time double precision[], r_batch bytea[], r_body bytea[]
+) returns boolean language plpgsql as $$
+declare
+    last {schema}.records;
+    place bigint;
+begin
+    select e.* into last from {schema}.records e where e.rid = in_rid order by e.seq desc limit 1;
+    place := array_position(r_seq, last.seq);
+    return coalesce(
+        r_time[place] = last.time and r_batch[place] = last.batch and r_body[place] = last.body, false
+    ) and exists (
+        select from {schema}.runs r join {schema}.queue q on q.rid = r.rid
+        where r.rid = in_rid and r.closed_at is null and r.moved_to is null
+            and q.token is null and q.due_at is null and q.epoch <= in_epoch
+            and (q.status = 'blocked' or not exists (
+                select from {schema}.turns t where t.rid = in_rid and t.finished is null
+            ))
+    );
+end $$;
+
+-- Creates or extends a run that is being built, or a settled copy that nobody has touched, under its lock. Answers, by number: 1 built, 2 not building, 3 gone,
 -- 4 the records leave a gap behind the head.
 create or replace function {schema}.build(
     at double precision,
@@ -67,7 +89,9 @@ begin
             return;
         end if;
         run_id := null;
-    elsif run_id is not null and known.building is null then
+    elsif run_id is not null and known.building is null
+        and not {schema}.is_untouched(run_id, in_epoch, r_seq, r_time, r_batch, r_body)
+    then
         answer := 2;
         return;
     elsif run_id is not null then
@@ -132,6 +156,11 @@ begin
     if not found then
         return false;
     end if;
-    update {schema}.queue q set status = in_status, due_at = in_due where q.rid = in_rid;
+    -- `running`: by a holder that is no more, whose lease is over.
+    update {schema}.queue q
+    set status = in_status, due_at = in_due,
+        token = case when in_status = 'running' then '\x00'::bytea end,
+        lease_until = case when in_status = 'running' then 0 end
+    where q.rid = in_rid;
     return true;
 end $$;

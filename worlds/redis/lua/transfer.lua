@@ -24,6 +24,19 @@ local function pairs_at(A, place, take)
   return last + 1
 end
 
+-- Whether a run is a settled copy that nobody has touched, and whose last record is among those of `build`.
+local function is_untouched(H, R, A)
+  local entry = load_entry(H)
+  local place = 14 + 2 * (entry.head - tonumber(A[12]))
+  if place < 14 or place >= 14 + 2 * tonumber(A[13]) then
+    return false
+  end
+  local last = redis.call('XRANGE', R, entry.head .. '-0', entry.head .. '-0')[1]
+  return last and batch_of(last[2][2]) == batch_of(A[place]) and last[2][4] == A[place + 1]
+    and not (entry.closed or entry.token or entry.due) and entry.epoch <= tonumber(A[8])
+    and (entry.status == 'blocked' or not entry.open)
+end
+
 -- KEYS: hash, stream, index, [blobs]. ARGV: time | run | agent | reader | created | status | priority | epoch |
 -- takeovers | what it will be | unfinished turns, packed, or empty | seq of the first record, or 0 | count, and that many
 -- records: meta, body | count of turns: name, what is kept of it | count of keys likewise | count of pieces of blobs
@@ -34,7 +47,7 @@ local function build(KEYS, A)
   local text, gone, moved, building = unpack(redis.call('HMGET', H, 'tip', 'gone', 'moved', 'building'))
   if gone and tonumber(gone) > now and not moved then
     return {2, ''}
-  elseif text and not building then
+  elseif text and not building and not is_untouched(H, R, A) then
     return {1}
   end
   local tip = text and read_tip(text) or {head = 0, base = 0, batch = ''}
@@ -54,7 +67,8 @@ local function build(KEYS, A)
   if text then
     entry = load_entry(H)
     redis.call(
-      'ZREM', X, 'a' .. escaped(entry.agent) .. '\0' .. entry.pos .. run, status_member(entry, run)
+      'ZREM', X, 'a' .. escaped(entry.agent) .. '\0' .. entry.pos .. run, status_member(entry, run),
+      open_member(entry, run)
     )
     forget_fields(H, 't:', 'k:')
   else
@@ -95,6 +109,9 @@ local function settle(KEYS, A)
   end
   local after = copy(before)
   after.status = A[5]
+  if after.status == 'running' then -- by a holder that is no more, whose lease is over
+    after.token, after.lease = '\0', '0'
+  end
   after.due, after.closed = A[6] ~= '' and A[6], A[7] ~= '' and A[7]
   save_entry(H, before, after)
   redis.call('HSET', H, 'tip', pack_tip(after))
@@ -107,7 +124,7 @@ local function settle(KEYS, A)
     redis.call('ZADD', X, 0, open_member(after, run))
   end
   ring(A[8])
-  if after.due then
+  if after.due or after.token then
     ring(X)
   end
   return 1

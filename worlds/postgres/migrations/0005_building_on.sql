@@ -1,0 +1,2 @@
+-- A copy that was settled may be built on, and what a dead holder left is taken over where it was moved: functions alone.
+-- compatible from: 2
