@@ -360,10 +360,14 @@ class ToolArgumentError(CallFailure):
 
 
 class WorldError(JournalError):
-    """The store cannot do what is asked; `world` is its URL without credentials."""
+    """The store cannot do what is asked; `world` is its URL without credentials.
 
-    def __init__(self, message: str, *, world: str) -> None:
-        self.world = world
+    `run_id` is the run that it is about, where there is one: after a submission that nobody answered, the id under
+    which it may be stored.
+    """
+
+    def __init__(self, message: str, *, world: str, run_id: str | None = None) -> None:
+        self.reason, self.world, self.run_id = message, world, run_id
         super().__init__(f"{world}: {message}")
 
 
