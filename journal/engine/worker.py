@@ -183,6 +183,8 @@ class Worker:
         deadline = asyncio.get_running_loop().time() + self.grace_seconds
         while self.busy and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - seconds at most
             await asyncio.sleep(0.02)
+        for attempt in runtime.attempts:
+            attempt.holding.is_ending = True
         for attempt in list(runtime.attempts):
             if attempt.acting:
                 await attempt.drain()
