@@ -83,13 +83,13 @@ class Shop:
 
 
 @pytest.fixture
-async def short(store: tuple[Server, Opener]) -> AsyncIterator[Shop]:
-    yield Shop(store, lease_seconds=1.5)
+async def short(store: tuple[Server, Opener]) -> Shop:
+    return Shop(store, lease_seconds=1.5)
 
 
 @pytest.fixture
-async def long(store: tuple[Server, Opener]) -> AsyncIterator[Shop]:
-    yield Shop(store, lease_seconds=60)
+async def long(store: tuple[Server, Opener]) -> Shop:
+    return Shop(store, lease_seconds=60)
 
 
 async def test_an_outage_shorter_than_the_lease_is_not_noticed(long: Shop) -> None:
