@@ -58,6 +58,8 @@ class RunFold:
         self._turns: dict[str, TurnState] = {}
         self._open: dict[tuple[str, str], CallState] = {}
         """The call that a key of a turn stands for now: one that was set aside makes room for another."""
+        self._lived: set[int] = set()
+        """Epochs of holders that left a late result: they lost the claim and lived on."""
 
     @property
     def state(self) -> RunState:
@@ -93,7 +95,10 @@ class RunFold:
     def _add_to_turn(self, turn: TurnState, record: Record, body: Body) -> None:
         match body:
             case TurnStarted():
-                self._end_attempt(turn, "interrupted" if body.taken_over else "released", record)
+                last = turn.attempts[-1] if turn.attempts else None
+                is_alive = last is not None and (last.worker == body.worker or last.epoch in self._lived)
+                taken: AttemptEnding = "lost" if is_alive else "interrupted"
+                self._end_attempt(turn, taken if body.taken_over else "released", record)
                 attempt = AttemptState(
                     body.attempt,
                     body.worker,
@@ -114,6 +119,10 @@ class RunFold:
                 self._settle(turn, record, body)
             case CallEvidence():
                 self._call(turn, record).evidence.append(record.seq)
+                self._lived.add(body.epoch)
+                for attempt in turn.attempts:
+                    if attempt.epoch == body.epoch and attempt.ending == "interrupted":
+                        attempt.ending = "lost"
             case TurnFinished():
                 turn.status = body.status
                 turn.finished_seq, turn.finished_time = record.seq, record.time

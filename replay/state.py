@@ -12,9 +12,10 @@ import msgspec
 from journal.core.records import BlobRef, CallKind, ErrorInfo, OutcomeStatus, Policy, Value
 
 AttemptEnding = Literal[
-    "open", "finished", "failed", "interrupted", "released", "blocked", "cancelled", "closed"
+    "open", "finished", "failed", "interrupted", "lost", "released", "blocked", "cancelled", "closed"
 ]
-"""`interrupted`: its holder died, or fell silent until its lease ran out."""
+"""`interrupted`: its holder died, or fell silent until its lease ran out. `lost`: that, and its worker is known to have
+lived on: it took the run up again, or left a late result."""
 TryEnding = Literal["open", "answered", "interrupted"]
 TurnPhase = Literal["pending", "running", "blocked", "succeeded", "failed", "cancelled"]
 

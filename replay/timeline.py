@@ -30,6 +30,7 @@ _ENDINGS: dict[str, tuple[Mark, str]] = {
     "finished": ("good", "finished"),
     "failed": ("bad", "failed"),
     "interrupted": ("interrupted", "interrupted: worker lost"),
+    "lost": ("interrupted", "interrupted: its claim ran out, the worker lived on"),
     "released": ("plain", "released unfinished"),
     "blocked": ("bad", "blocked"),
     "cancelled": ("plain", "cancelled"),
@@ -128,7 +129,7 @@ def _attempt(turn: TurnState, attempt: AttemptState) -> Row:
         cells.append(f"{_count(attempt.recorded_before, 'call')} on record, not repeated")
     cells.append(ending)
     # What ended the others left no record: the time on hand is when somebody noticed.
-    if attempt.ended_time is not None and attempt.ending not in ("interrupted", "released"):
+    if attempt.ended_time is not None and attempt.ending not in ("interrupted", "lost", "released"):
         cells.append(duration(attempt.ended_time - attempt.time))
     return Row("attempt", mark, tuple(cells))
 

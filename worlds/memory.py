@@ -10,6 +10,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl
 
 import anyio
 import anyio.lowlevel
@@ -42,10 +43,15 @@ from journal.core.records import Record
 from journal.worlds import memory_transfer
 from journal.worlds.memory_bells import WORK, Key
 from journal.worlds.memory_store import Run, Store
+from journal.worlds.url_parameters import check_parameters
 
 PAGE = 256
 """Items a follower takes at a time."""
 
+NOTES = (
+    "not log.persistent, log.survives_failover, multi_process, multi_host: it ends with its process; "
+    "sqlite:path/to/file.db keeps it",
+)
 CAPABILITIES = frozenset({"retention", "stream.deltas"})
 
 _shared: dict[str, Store] = {}
@@ -61,7 +67,8 @@ async def open_memory(
     url: str = "memory:", *, namespace: str = "default", clock: Clock | None = None
 ) -> AsyncIterator["MemoryWorld"]:
     """Open the memory world of `url`: `memory:` is private, `memory:name` is shared within the process."""
-    name = url.partition(":")[2]
+    name, _, query = url.partition(":")[2].partition("?")
+    check_parameters(dict(parse_qsl(query, keep_blank_values=True)), (), world=url)
     store = _shared.setdefault(name, Store()) if name else Store()
     world = MemoryWorld(store, url=f"memory:{name}", namespace=namespace, clock=clock or SystemClock())
     try:
@@ -77,6 +84,7 @@ class MemoryWorld:
         self.url = url
         self.namespace = namespace
         self.capabilities = CAPABILITIES
+        self.notes = NOTES
         self._store = store
         self._clock = clock
         self._is_open = True

@@ -24,6 +24,8 @@ class Report(msgspec.Struct, kw_only=True):
     world: str
     namespace: str
     capabilities: list[str]
+    notes: list[str]
+    """What the store does not offer, why, and what would provide it."""
     requires: list[str]
     agents: list[dict[str, str]]
     tools: list[Found]
@@ -72,6 +74,7 @@ def _look(settings: Settings, journal: Journal) -> Report:
         else "a store that the application opens",
         namespace=journal.namespace,
         capabilities=[],
+        notes=[],
         requires=sorted(journal.requires),
         agents=[
             {"name": agent.name, "module": agent.handler.__module__}
@@ -85,6 +88,7 @@ def _look(settings: Settings, journal: Journal) -> Report:
 async def _open(journal: Journal, report: Report) -> None:
     async with journal.open_world() as world:
         report.world, report.capabilities = world.url, sorted(world.capabilities)
+        report.notes = list(getattr(world, "notes", ()))  # a world of somebody else's need not have any
     missing = sorted(journal.requires - world.capabilities)
     if missing:
         report.remarks.append(f"the journal requires {', '.join(missing)}, which this store does not offer")
@@ -97,6 +101,8 @@ def _tell(settings: Settings, report: Report) -> None:
     say(f"world         {report.world}")
     say(f"namespace     {report.namespace}")
     say(f"capabilities  {', '.join(report.capabilities) or '-'}")
+    for note in report.notes:
+        say(f"              {note}")
     say(f"agents        {', '.join(a['name'] for a in report.agents) or '-'}")
     if report.tools:
         say("")

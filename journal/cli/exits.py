@@ -75,9 +75,14 @@ def message_of(error: BaseException) -> str:
 
 def described(error: BaseException) -> dict[str, Any]:
     """What `--json` says of `error`."""
-    return {
-        "error": {"type": type(error).__name__, "message": message_of(error), "exit_code": code_of(error)}
+    told: dict[str, Any] = {
+        "type": type(error).__name__,
+        "message": message_of(error),
+        "exit_code": code_of(error),
     }
+    if isinstance(error, WorldError) and error.run_id is not None:
+        told["run"] = error.run_id
+    return {"error": told}
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -1,7 +1,7 @@
 """A worker's health endpoint: GET /health on loopback, for supervisors. Says numbers, never content.
 
-200 while the worker takes work, 503 once it is stopping. Ten lines of HTTP are enough for a probe, and no server has
-to be installed for them.
+200 while the worker takes work; 503 once it is stopping, and while the store does not answer it. Ten lines of HTTP
+are enough for a probe, and no server has to be installed for them.
 """
 
 import asyncio
@@ -55,14 +55,15 @@ def _response(head: bytes, worker: Worker, world: str) -> bytes:
         return _http(404, {"error": "ask for /health"}, method)
     if method not in (b"GET", b"HEAD"):
         return _http(405, {"error": "GET only"}, method)
+    status = "stopping" if worker.is_stopping else "ok" if worker.is_answered else "no answer from the store"
     state = {
-        "status": "stopping" if worker.is_stopping else "ok",
+        "status": status,
         "busy": worker.busy,
         "slots": worker.concurrency,
         "worked": worker.worked,
         "world": world,
     }
-    return _http(503 if worker.is_stopping else 200, state, method)
+    return _http(200 if status == "ok" else 503, state, method)
 
 
 def _http(status: int, value: Mapping[str, object], method: bytes) -> bytes:

@@ -4,14 +4,20 @@ from typing import Any
 
 from journal.cli.output import emit, remark, say, waiting
 from journal.cli.settings import Settings
+from journal.core.errors import WorldError
 from journal.core.typed import PLAIN
 from journal.engine.handle import Handle
 from journal.engine.journal import Journal
+from journal.engine.offering import submitted
 
 
 async def wait_for(journal: Journal, handle: Handle[Any]) -> Any:
     """The turn's output, as plain JSON. Raises `TurnFailed`, `TurnBlocked`, `TurnCancelled`."""
-    if await handle.status() == "pending":
+    try:
+        status = await handle.status()
+    except WorldError as error:
+        raise submitted(error, handle.run_id, handle.turn_id) from error
+    if status == "pending":
         remark(f"run {handle.run_id} waits for a worker (journal worker); Ctrl-C stops waiting, not the run")
     plain = Handle(journal, handle.run_id, handle.turn_id, PLAIN)
     with waiting(f"waiting for run {handle.run_id}"):

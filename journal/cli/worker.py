@@ -14,6 +14,7 @@ from journal.cli.exits import INTERRUPTED, OK
 from journal.cli.health import serve_health
 from journal.cli.logs import configure_logs
 from journal.cli.opening import needed_journal
+from journal.cli.output import remark
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.cli.signals import Signals, end_within
 from journal.engine.journal import Journal
@@ -71,6 +72,13 @@ def command(
     return code
 
 
+def in_words(count: int, seconds: float | None) -> str:
+    """What others hold, and when it is worth looking again."""
+    runs, lease = ("1 run is", "its lease") if count == 1 else (f"{count} runs are", "the first lease")
+    when = "" if seconds is None else f"; {lease} ends in {seconds:.0f} s unless it is renewed"
+    return f"{runs} held elsewhere{when}: run this again then, or without --until-idle"
+
+
 async def _work(journal: Journal, worker: Worker, *, until_idle: bool, health_port: int | None) -> int:
     signals = Signals(worker)
     try:
@@ -81,6 +89,8 @@ async def _work(journal: Journal, worker: Worker, *, until_idle: bool, health_po
                 world = (await journal.runtime()).world
                 await stack.enter_async_context(serve_health(worker, world.url, health_port))
             await worker.run(until_idle=until_idle)
+            if worker.held:
+                remark(in_words(worker.held, worker.held_seconds))
     except asyncio.CancelledError:
         if not signals.is_second:
             raise

@@ -37,7 +37,10 @@ def check(settings: Settings, url: str | None, only: str) -> int:
     counts = {status: sum(r.status == status for r in results) for status in _MARKS}
     if not results:
         raise click.UsageError(f"no case has {only!r} in its name")
-    remark(f"{redact_url(resolved)}: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
+    remark(
+        f"{redact_url(resolved).removesuffix(':')}: "
+        + ", ".join(f"{count} {status}" for status, count in counts.items())
+    )
     return exits.FAILED if counts["failed"] else exits.OK
 
 

@@ -99,7 +99,9 @@ class RunNotFound(UsageError):
 
     def __init__(self, *, run_id: str, world: str) -> None:
         self.run_id, self.world = run_id, world
-        super().__init__(f"run {run_id!r} is not in {world}: check the id (journal runs) and the store URL")
+        super().__init__(
+            f"run {run_id!r} is not in {world.removesuffix(':')}: check the id (journal runs) and the store URL"
+        )
 
 
 class TurnNotFound(UsageError):
@@ -157,7 +159,7 @@ class RunGone(UsageError):
         super().__init__(
             f"run {run_id!r} was swept and its id is not free yet: start a run under another id"
             if to is None
-            else f"run {run_id!r} was moved to {to}: it is read and goes on there (--world {to})"
+            else f"run {run_id!r} was moved to {to}: it is read and goes on there (Journal({to!r}), --world {to})"
         )
 
 
@@ -360,11 +362,15 @@ class ToolArgumentError(CallFailure):
 
 
 class WorldError(JournalError):
-    """The store cannot do what is asked; `world` is its URL without credentials."""
+    """The store cannot do what is asked; `world` is its URL without credentials.
 
-    def __init__(self, message: str, *, world: str) -> None:
-        self.world = world
-        super().__init__(f"{world}: {message}")
+    `run_id` is the run that it is about, where there is one: after a submission that nobody answered, the id under
+    which it may be stored.
+    """
+
+    def __init__(self, message: str, *, world: str, run_id: str | None = None) -> None:
+        self.reason, self.world, self.run_id = message, world, run_id
+        super().__init__(f"{world.removesuffix(':')}: {message}")
 
 
 class WorldUnavailable(WorldError):

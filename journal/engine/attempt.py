@@ -7,7 +7,8 @@ process stops, and only the first of these is an end.
 
 import asyncio
 import traceback
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
 import anyio
@@ -23,6 +24,7 @@ from journal.core.errors import (
     Diverged,
     HandlerAborted,
     LogUnreadable,
+    WorldUnavailable,
 )
 from journal.core.failures import describe
 from journal.core.ports import (
@@ -54,7 +56,9 @@ if TYPE_CHECKING:
     from journal.engine.agent import Agent
     from journal.engine.runtime import Runtime
 
+T = TypeVar("T")
 _RECANCEL_SECONDS = 5.0
+_READ_AGAIN_SECONDS = 0.5
 _RECANCELS = 2
 """How often a handler that swallows cancellations is cancelled again before a shutdown leaves it behind."""
 
@@ -184,6 +188,8 @@ class Attempt:
         """Cancel the handler because of `why`; the first reason but for a lost claim stands."""
         if self.stop is None or why == "lost":
             self.stop = why
+        if why == "shutdown":
+            self.holding.is_ending = True
         if self._handler is not None and not self._handler.done():
             self._handler.cancel()
 
@@ -314,8 +320,24 @@ class Attempt:
     async def load(self, value: Value | None) -> bytes | None:
         """The canonical JSON behind a recorded value."""
         if isinstance(value, BlobRef):
-            return await self.holding.world.get_blob(self.holding.run, value.blob)
+            world, run, blob = self.holding.world, self.holding.run, value.blob
+            return await self._outlasting(lambda: world.get_blob(run, blob))
         return value
+
+    async def _outlasting(self, read: Callable[[], Awaitable[T]]) -> T:
+        """What `read` gives; a store that is away is waited for, as long as the claim is trusted.
+
+        It is no failure of the call that wants to know, nor of the handler.
+        """
+        while True:
+            try:
+                return await read()
+            except WorldUnavailable as error:
+                if self.holding.is_ending:
+                    raise
+                self.holding.check_trust()
+                self.log.warning("reading failed", error=type(error).__qualname__)
+                await asyncio.sleep(_READ_AGAIN_SECONDS)
 
     async def recorded(self, value: Value | None, seq: int) -> bytes | None:
         """The canonical JSON behind a value of record `seq`. Raises `LogUnreadable` where there is none.
@@ -336,7 +358,15 @@ class Attempt:
         return data
 
     async def _read_foreign(self, after: int, upto: int) -> None:
-        for record in await self.holding.world.read(self.holding.run, after=after, limit=upto - after):
+        try:
+            await self._add_foreign(after, upto)
+        except (ControlFlow, WorldUnavailable) as error:
+            # It runs beside the turns of all: an error would end the journal, and this turn has ended here anyway.
+            self.log.warning("what others appended was not read", error=type(error).__qualname__)
+
+    async def _add_foreign(self, after: int, upto: int) -> None:
+        world, run = self.holding.world, self.holding.run
+        for record in await self._outlasting(lambda: world.read(run, after=after, limit=upto - after)):
             if record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
         if self.history.cancel_requested is not None:

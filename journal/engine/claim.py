@@ -37,7 +37,9 @@ from journal.core.records import NewRecord
 LAZY_SECONDS = 0.005
 """How long a lazy intent may wait for its outcome to ride with."""
 UNKNOWN_SECONDS = 60.0
-"""How long an unanswered batch is offered again before the turn is given up here."""
+"""How long an unanswered batch is offered again before the turn is given up here; longer while its lease lasts."""
+ENDING_SECONDS = 5.0
+"""How long it is when the turn is to stop here anyway."""
 _Waiter = asyncio.Future[Answer]
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
 
@@ -90,6 +92,8 @@ class Holding:
         self.progress_due = claimed.takeovers > 0
         self.buffered_at = 0.0
         """Loop time of the oldest lazy record that waits."""
+        self.is_ending = False
+        """Whether the turn stops here anyway: a store that is away is not waited for much longer."""
         self._flusher = flusher
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -100,7 +104,8 @@ class Holding:
         self._queue: QueueChange | None = None
         self._in_flight = False
         self._flight: list[_Waiter] = []
-        self._refused_at = 0.0
+        self._asking_since = 0.0
+        self._asking_until = 0.0
         self._delay = _FIRST_DELAY
         self._is_over = False
 
@@ -270,7 +275,10 @@ class Holding:
             future.cancelled()
         ):  # by whoever waited for it, or by a store that closes: what became of it is unknown
             self._ask_again(batch, waiters, "the wait for its answer was cancelled")
-        elif (error := future.exception()) is not None:
+        elif isinstance(error := future.exception(), WorldUnavailable):
+            # The store is away, for longer than it waits itself. What ran is not run again, so its outcome is kept.
+            self._ask_again(batch, waiters, error.reason)
+        elif error is not None:
             self._give_up(waiters, HandlerAborted(run_id=self.run, cause=error))
         elif type(committed := future.result()) is Committed:
             self._landed(batch, waiters, committed)
@@ -292,7 +300,7 @@ class Holding:
         self._in_flight = False
         self._flight = []
         self.prev_batch = batch.id
-        self._refused_at = 0.0
+        self._asking_since = 0.0
         if batch.queue is not None:
             self._is_over = isinstance(batch.queue, Finish | Block | Release)
         if batch.records:
@@ -317,11 +325,14 @@ class Holding:
 
     def _ask_again(self, batch: Batch, waiters: list[_Waiter], reason: str) -> None:
         now = self._clock.boottime()
-        if self._refused_at == 0.0:
-            self._refused_at, self._delay = now, _FIRST_DELAY
-        if now - self._refused_at > UNKNOWN_SECONDS:
+        if self._asking_since == 0.0:
+            self._asking_since, self._delay = now, _FIRST_DELAY
+            self._asking_until = max(now + UNKNOWN_SECONDS, self.trusted_until)
+        until = self._asking_since + ENDING_SECONDS if self.is_ending else self._asking_until
+        if now > until:
+            seconds = f"{now - self._asking_since:.0f} s"
             error = WorldUnavailable(
-                f"no answer for {UNKNOWN_SECONDS:g} s ({reason}); the turn is left to whoever claims it next",
+                f"no answer for {seconds} ({reason}); the turn is left to whoever claims it next",
                 world=self.world.url,
             )
             self._give_up(waiters, HandlerAborted(run_id=self.run, cause=error))

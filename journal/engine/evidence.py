@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from journal.core import values
 from journal.core.codec import Blob, seal
+from journal.core.errors import WorldUnavailable
 from journal.core.ids import new_batch_id
 from journal.core.ports import Batch, Keyed, Unknown
 from journal.core.records import CallEvidence, CallOutcome
@@ -15,8 +16,8 @@ from journal.core.records import CallEvidence, CallOutcome
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
-_TRIES = 5
-_PAUSE_SECONDS = 0.05
+_OFFER_SECONDS = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 async def leave_evidence(attempt: "Attempt", key: str, outcome: CallOutcome, blob: Blob | None) -> None:
@@ -36,12 +37,19 @@ async def leave_evidence(attempt: "Attempt", key: str, outcome: CallOutcome, blo
 
 
 async def _offer(attempt: "Attempt", batch: Batch, key: str) -> None:
-    for _ in range(_TRIES):
+    until, pause = attempt.clock.boottime() + _OFFER_SECONDS, _FIRST_PAUSE
+    while True:
         try:
-            answer = await attempt.holding.world.append(batch)
+            answer: object = await attempt.holding.world.append(batch)
+        except WorldUnavailable as error:
+            answer = error
         except Exception as error:  # noqa: BLE001 - the claim is lost already; this is a courtesy
             attempt.log.warning("evidence not kept", call=key, error=type(error).__qualname__)
             return
-        if not isinstance(answer, Unknown):
+        if not isinstance(answer, Unknown | WorldUnavailable):
             return
-        await asyncio.sleep(_PAUSE_SECONDS)
+        if attempt.holding.is_ending or attempt.clock.boottime() > until:
+            attempt.log.warning("evidence not kept", call=key, error=type(answer).__qualname__)
+            return
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)

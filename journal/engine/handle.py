@@ -17,6 +17,7 @@ from journal.core.errors import (
     TurnCancelled,
     TurnFailed,
     TurnNotFound,
+    WorldError,
 )
 from journal.core.failures import rebuild
 from journal.core.ports import START, Delta, RunStatus, offset_of
@@ -24,6 +25,7 @@ from journal.core.records import BlobRef, Body, ErrorInfo, TurnFinished, Value
 from journal.core.records import TurnBlocked as BlockedRecord
 from journal.core.typed import ValueCodec
 from journal.engine.held import advice
+from journal.engine.offering import submitted
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
@@ -86,10 +88,14 @@ class Handle(Generic[O]):
             if not scope.expired() or timeout is None:
                 raise
             raise ResultTimeout(run_id=self.run_id, turn_id=self.turn_id, seconds=timeout) from None
+        except WorldError as error:
+            raise submitted(error, self.run_id, self.turn_id) from error
         try:
             return await self._read_result()
         except TurnFailed as failed:
             raise failed from cause
+        except WorldError as error:
+            raise submitted(error, self.run_id, self.turn_id) from error
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask for the turn to be cancelled; it may have ended before that is heard."""

@@ -20,7 +20,6 @@ from journal.core.errors import (
     NotRetriable,
     RunBuilding,
     RunBusy,
-    RunClosed,
     RunExists,
     RunGone,
     RunNotFound,
@@ -33,22 +32,17 @@ from journal.core.ports import (
     AgentStats,
     Answer,
     Batch,
-    Building,
     Close,
-    Closed,
     Committed,
     Create,
     Duplicate,
-    Gone,
     HeadMoved,
     Keyed,
-    NoRun,
     QueueChange,
     Retry,
     RunInfo,
     RunQuery,
     Submit,
-    Unknown,
     Wake,
     WorkerInfo,
     World,
@@ -59,6 +53,7 @@ from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
 from journal.engine.agent import Agent, Handler
 from journal.engine.handle import Handle
+from journal.engine.offering import maybe_submitted, offer
 from journal.engine.retrial import plan_retry
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
@@ -70,7 +65,6 @@ O = TypeVar("O")  # noqa: E741 - output
 T = TypeVar("T")
 START_KEY = "start"
 """The key of a turn that is submitted without one."""
-_OFFER_SECONDS = 30.0
 
 
 class Journal:
@@ -303,7 +297,10 @@ class Journal:
             queue=Submit(turn, priority, due_at),
             blobs=(blob,) if blob else (),
         )
-        answer = await self._offer(runtime, batch)
+        try:
+            answer = await offer(runtime.world, batch, self.clock)
+        except WorldUnavailable as error:
+            raise maybe_submitted(error, run, key, is_new=run_id is None) from error
         if isinstance(answer, KeyConflictAnswer) and if_exists == "error":
             raise RunExists(run_id=run) if key is None else KeyConflict(run_id=run, key=turn)
         if not isinstance(answer, Committed | Duplicate | KeyConflictAnswer):
@@ -424,34 +421,15 @@ class Journal:
         record = seal(run, body, turn=turn)
         author = Keyed(key, values.digest(key.encode()))
         batch = Batch(run, new_batch_id(), author, (record,), at_head=at_head, queue=queue)
-        return await self._offer(await self.runtime(), batch)
-
-    async def _offer(self, runtime: Runtime, batch: Batch) -> Answer:
-        """Offer a batch from outside until the door answers; refusals that need no thought are raised here."""
-        deadline = self.clock.boottime() + _OFFER_SECONDS
-        delay = 0.01
-        while True:
-            answer = await runtime.world.append(batch)
-            match answer:
-                case NoRun():
-                    raise RunNotFound(run_id=batch.run, world=runtime.world.url)
-                case Closed():
-                    raise RunClosed(run_id=batch.run)
-                case Gone(to=to):
-                    raise RunGone(run_id=batch.run, to=to)
-                case Building():
-                    raise RunBuilding(run_id=batch.run)
-                case Unknown(reason=reason):
-                    if self.clock.boottime() > deadline:
-                        raise WorldUnavailable(
-                            f"no answer for {_OFFER_SECONDS:g} s ({reason}); run the same command again, "
-                            "it is idempotent",
-                            world=runtime.world.url,
-                        )
-                    await asyncio.sleep(delay)
-                    delay = min(delay * 2, 1.0)
-                case _:
-                    return answer
+        world = (await self.runtime()).world
+        try:
+            return await offer(world, batch, self.clock)
+        except WorldUnavailable as error:
+            raise WorldUnavailable(
+                f"{error.reason}; do the same again, which has no effect if it has been done",
+                world=error.world,
+                run_id=run,
+            ) from error
 
 
 async def _as_coroutine(main: Callable[[], Awaitable[T]]) -> T:

@@ -217,6 +217,7 @@ class Runtime:
 
     async def _release(self, holding: Holding, delay_seconds: float) -> None:
         """Best effort: a lease that runs out does the same."""
+        holding.is_ending = True
         if holding.lost is None and not holding.is_over:
             try:
                 await holding.commit(queue=Release(delay_seconds=delay_seconds))

@@ -45,6 +45,13 @@ class Worker:
         """Slots that are working on a turn."""
         self.worked = 0
         """Turns that were worked on, whatever became of them."""
+        self.is_answered = True
+        """Whether the store took the last claim or heartbeat that it was asked for."""
+        self.held = 0
+        """With `until_idle`: runs of its agents that others held when it had nothing more to do."""
+        self.held_seconds: float | None = None
+        """When the first lease of them ends, where the store says so."""
+        self._due_seconds: float | None = None
         self._claiming = asyncio.Lock()
         self._empty_until = 0.0
         """Boot clock: until when nothing falls due, as the last claim said."""
@@ -98,6 +105,7 @@ class Worker:
                         await self._until_quiet(runtime)
                 pause = 0.1
             except WorldError as error:
+                self.is_answered = False
                 runtime.log.error("claiming failed", error=type(error).__qualname__, seconds=pause)
                 await self._sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -131,13 +139,15 @@ class Worker:
         self._empty_until = 0.0
         if seconds <= 0:
             claims, asked = await runtime.claim(agents=self.agents)
-            due = claims.next_due_seconds
+            self.is_answered = True
+            due = self._due_seconds = claims.next_due_seconds
             seconds = _POLL_SECONDS if due is None else min(due, _POLL_SECONDS)
             if claims.claimed:
                 # What is due meanwhile rings: the next slot need not ask again.
                 self._empty_until = runtime.clock.boottime() + seconds
                 return claims.claimed[0], asked
         if until_idle and not self.busy:
+            await self._count_held(runtime)
             self.stop()
             return None
         waiting = asyncio.ensure_future(runtime.world.wait_for_work(0.05 if until_idle else seconds))
@@ -148,6 +158,14 @@ class Worker:
             waiting.cancel()
             stopping.cancel()
         return None
+
+    async def _count_held(self, runtime: "Runtime") -> None:
+        """What others hold: their leases may end after we have."""
+        agents = set(runtime.agents) if self.agents is None else self.agents
+        found = [stats for stats in await runtime.world.stats() if stats.agent in agents]
+        self.held = sum(stats.held for stats in found)
+        if not any(stats.later for stats in found):
+            self.held_seconds = self._due_seconds
 
     async def _sleep(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):
@@ -167,7 +185,9 @@ class Worker:
             )
             try:
                 await runtime.world.beat(info)
+                self.is_answered = True
             except WorldError as error:
+                self.is_answered = False
                 runtime.log.warning("the store does not take our heartbeat", error=type(error).__qualname__)
             await asyncio.sleep(_BEAT_SECONDS)
 
@@ -183,6 +203,8 @@ class Worker:
         deadline = asyncio.get_running_loop().time() + self.grace_seconds
         while self.busy and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - seconds at most
             await asyncio.sleep(0.02)
+        for attempt in runtime.attempts:
+            attempt.holding.is_ending = True
         for attempt in list(runtime.attempts):
             if attempt.acting:
                 await attempt.drain()

@@ -209,7 +209,8 @@ def postgres_url(server: Server) -> str:
 def start_valkey(*, binary: Path | None = None, settings: Sequence[str] = ()) -> Server:
     """A Valkey (or, by `binary`, a Redis) that syncs every write: appendonly, appendfsync always, no snapshots.
 
-    `settings` are pairs, like ``("maxmemory", "100mb")`` flattened; a later one overrides an earlier one.
+    `settings` are pairs, like ``("maxmemory", "100mb")`` flattened; a later one overrides an earlier one. With
+    ``requirepass`` the password is to be put into the URL.
     """
     program = binary or _valkey_binary()
     home = _Home("valkey", owner=None)
@@ -384,7 +385,8 @@ def _answers_ping(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
             connection.sendall(b"PING\r\n")
-            return connection.recv(64).startswith(b"+PONG")
+            # One that asks for a password answers too.
+            return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
     except OSError:
         return False
 

@@ -1,6 +1,7 @@
 """Bad input: a clear line that says what to do, its exit code, nothing half-written."""
 
 import asyncio
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +13,10 @@ from journal.cli import exits
 from journal.core import errors
 from journal.core.codec import seal
 from journal.core.ids import new_batch_id
-from journal.core.ports import Batch, Block, Held
+from journal.core.ports import Answer, Batch, Block, Held, Unknown
 from journal.core.records import MIN_READER, TurnBlocked
 from journal.engine.journal import Journal
+from journal.worlds.sqlite import SqliteWorld
 from tests.cli.conftest import Cli, objects
 
 WORLD_ERRORS = [
@@ -244,3 +246,25 @@ def test_with_json_the_error_is_an_object_too(cli: Cli) -> None:
 def test_debug_shows_the_traceback(cli: Cli) -> None:
     assert "Traceback" not in cli("show", "nope").stderr
     assert "Traceback" in cli("show", "nope", "--debug").stderr
+
+
+def test_an_unanswered_submission_names_the_run_to_repeat_it_under(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.offering.OFFER_SECONDS", 0.05)
+    append = SqliteWorld.append
+
+    async def mute(world: SqliteWorld, batch: Batch) -> Answer:
+        await append(world, batch)
+        return Unknown("silence")
+
+    with monkeypatch.context() as muted:
+        muted.setattr(SqliteWorld, "append", mute)
+        refused = cli("submit", "support", "x", "--json")
+        assert refused.exit_code == 6
+        run = json.loads(refused.stdout)["error"]["run"]
+        told = cli("submit", "support", "x", "--run", run).stderr
+    assert f"--run {run}" in refused.stderr
+    assert "repeat it as it was" in told
+    assert cli("submit", "support", "x", "--run", run).stdout == f"{run}\n"
+    assert len(cli("runs", "--json").stdout.splitlines()) == 1

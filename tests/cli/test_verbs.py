@@ -248,3 +248,16 @@ def test_options_stand_before_or_after_the_verb(cli: Cli, home: Path) -> None:
 
 def test_a_module_with_one_journal_is_an_application(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_app("app") is load_app("app:journal")
+
+
+def test_check_says_what_the_store_lacks_and_what_would_provide_it(cli: Cli) -> None:
+    found = cli("check", "--world", "memory:", app=None)
+    assert "\n              not log.persistent" in found.stdout
+    assert "sqlite:path/to/file.db keeps it" in found.stdout
+    (report,) = objects(cli("check", "--json"))
+    assert [note.partition(":")[0] for note in report["notes"]] == ["not multi_host"]
+
+
+def test_a_store_without_a_name_is_printed_with_one_colon(cli: Cli) -> None:
+    refused = cli("show", "nope", "--world", "memory:", app=None)
+    assert "is not in memory: check" in refused.stderr

@@ -300,7 +300,9 @@ async def test_renewal_survives_whatever_goes_wrong_once(url: str, monkeypatch: 
 
 
 async def test_a_retry_takes_an_old_cancel_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.engine.runtime._LOOK_SECONDS", 60.0)  # the failure comes before the cancel is seen
+    monkeypatch.setattr(
+        "journal.engine.runtime._LOOK_SECONDS", 60.0
+    )  # the failure comes before the cancel is seen
     journal = Journal(url)
 
     @journal.agent

@@ -152,7 +152,7 @@ async def test_a_store_that_never_answers_ends_in_a_clear_error(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("journal.engine.claim.UNKNOWN_SECONDS", 0.1)
-    monkeypatch.setattr("journal.engine.journal._OFFER_SECONDS", 0.1)
+    monkeypatch.setattr("journal.engine.offering.OFFER_SECONDS", 0.1)
     mute = False
 
     async def meddle(world: World, batch: Batch) -> Answer:
@@ -170,10 +170,61 @@ async def test_a_store_that_never_answers_ends_in_a_clear_error(
         await turn.step(nothing)
 
     async with journal:
-        with pytest.raises(WorldUnavailable, match="silence"):
+        with pytest.raises(WorldUnavailable, match="silence") as run:
             await work.run(None)
-        with pytest.raises(WorldUnavailable, match="idempotent"):
-            await work.submit(None)
+        assert run.value.run_id is not None
+        assert run.value.run_id in str(run.value)
+        assert "is submitted" in str(run.value)
+        with pytest.raises(WorldUnavailable, match="repeat it as it was"):
+            await work.submit(None, run_id="given")
+        with pytest.raises(WorldUnavailable, match="do the same again"):
+            await journal.close(run.value.run_id)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_submission_nobody_answered_is_repeated_under_the_ids_in_its_error(
+    url: str, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    """Its run id was made up here: without it, the same again would be a second run."""
+    monkeypatch.setattr("journal.engine.offering.OFFER_SECONDS", 0.05)
+    mute = True
+
+    async def meddle(world: World, batch: Batch) -> Answer:
+        answer = await world.append(batch)
+        return Unknown("silence") if mute else answer
+
+    journal = Journal(meddled(url, meddle))
+
+    @journal.agent
+    async def work(turn: Turn, _: int) -> None: ...
+
+    async with journal:
+        with pytest.raises(WorldUnavailable, match="a second run") as unanswered:
+            await work.submit(5, key=key)
+        run = unanswered.value.run_id
+        assert run is not None
+        assert f"run_id={run!r}" in str(unanswered.value)
+        assert f"--run {run}" in str(unanswered.value)
+        assert ("key='k'" in str(unanswered.value)) == (key is not None)
+        mute = False
+        again = await work.submit(5, run_id=run, key=key)
+        assert (again.run_id, again.turn_id) == (run, key or "start")
+        assert [info.run for info in await journal.runs()] == [run]
+
+
+async def test_a_refusal_after_a_lost_answer_leaves_it_open_what_was_stored(url: str) -> None:
+    answers: list[Answer | WorldFull] = [Unknown("silence"), WorldFull("make room", world=url)]
+
+    async def meddle(world: World, batch: Batch) -> Answer:
+        answer = answers.pop(0)
+        if isinstance(answer, WorldFull):
+            raise answer
+        return answer
+
+    async with Journal(meddled(url, meddle)) as journal:
+        with pytest.raises(WorldUnavailable, match=r"silence.*make room.*run_id=") as unanswered:
+            await journal.submit("work", None)
+        assert unanswered.value.run_id is not None
 
 
 async def test_swallowed_control_flow_still_ends_the_turn(url: str) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from journal import Journal, Turn
+from journal.cli.worker import in_words
 from journal.core.ports import Claims
+from journal.worlds import open_world
 
 pytestmark = pytest.mark.anyio
 
@@ -61,3 +63,29 @@ async def test_every_slot_gets_work_that_is_there_at_once(url: str) -> None:
             await journal.submit("work", None, run_id=f"r{number}")
         async with asyncio.timeout(10):
             await all_begun.wait()
+
+
+async def test_a_worker_that_is_idle_knows_what_others_hold(url: str, tmp_path: Path) -> None:
+    """Right after a crash, all that is left may be held by the dead: idle is not done."""
+    shared = f"memory:{tmp_path}" if url == "memory:" else url
+    journal = Journal(shared)
+
+    @journal.agent
+    async def held(turn: Turn, _: None) -> None: ...
+
+    async with open_world(shared) as other, journal:
+        await held.submit(None, run_id="r")
+        claims = await other.claim(worker="other", limit=1, lease_seconds=60, agents=None, reads=1)
+        assert len(claims.claimed) == 1
+        worker = journal.worker(concurrency=1)
+        await worker.run(until_idle=True)
+        assert (worker.worked, worker.held) == (0, 1)
+        assert worker.held_seconds is not None
+        assert 0 < worker.held_seconds <= 60
+
+
+def test_what_others_hold_is_told() -> None:
+    assert in_words(1, 22.2).startswith(
+        "1 run is held elsewhere; its lease ends in 22 s unless it is renewed: run"
+    )
+    assert in_words(3, None).startswith("3 runs are held elsewhere: run this again")

@@ -218,10 +218,16 @@ async def test_capabilities_are_what_the_server_does(
 ) -> None:
     async with open_postgres(url) as world:
         assert {"log.persistent", "log.survives_failover", "multi_host"} <= world.capabilities
+        assert world.notes == ()
     admin.execute("alter role postgres set synchronous_commit = off")
     try:
         async with open_postgres(url) as world:
             assert not {"log.persistent", "log.survives_failover"} & world.capabilities
+            assert [note.partition(":")[0] for note in world.notes] == [
+                "not log.persistent",
+                "not log.survives_failover",
+            ]
+            assert "synchronous_commit is off" in world.notes[0]
     finally:
         admin.execute("alter role postgres reset synchronous_commit")
 

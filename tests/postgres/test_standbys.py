@@ -43,6 +43,11 @@ def make_synchronous(primary: servers.Server) -> None:
     wait_for(primary, "select sync_state = 'sync' from pg_stat_replication")
 
 
+async def notes(server: servers.Server) -> tuple[str, ...]:
+    async with open_postgres(servers.postgres_url(server)) as world:
+        return world.notes
+
+
 async def capabilities(server: servers.Server) -> frozenset[str]:
     async with open_postgres(servers.postgres_url(server)) as world:
         return world.capabilities
@@ -52,12 +57,16 @@ async def test_only_a_standby_that_is_waited_for_survives_a_failover(
     own_server: servers.Server, standby: servers.Server
 ) -> None:
     assert "log.survives_failover" not in await capabilities(own_server)
+    (note,) = await notes(own_server)
+    assert "name them in synchronous_standby_names" in note
     make_synchronous(own_server)
     assert "log.survives_failover" in await capabilities(own_server)
     tell(own_server, "alter role postgres set synchronous_commit = local")
     found = await capabilities(own_server)
     assert "log.survives_failover" not in found, "local: nobody waits for the standby"
     assert "log.persistent" in found
+    (note,) = await notes(own_server)
+    assert "synchronous_commit is local" in note
 
 
 async def test_a_standby_is_not_opened(own_server: servers.Server, standby: servers.Server) -> None:

@@ -173,3 +173,16 @@ async def test_the_clock_of_the_host_is_not_asked(url: str, monkeypatch: pytest.
         committed(await ahead.append(signal("r")))
         await holder.record()
         assert abs((await fair.read("r"))[2].time - right()) < 600
+
+
+async def test_a_server_that_asks_for_a_password_is_called_that() -> None:
+    with servers.start_valkey(settings=("requirepass", "open sesame")) as server:
+        bare = servers.redis_url(server)
+        with pytest.raises(WorldUnavailable, match="asks for a password: write redis://:PASSWORD@"):
+            async with open_redis(bare, patience_seconds=2):
+                pass
+        with pytest.raises(WorldUnavailable, match="does not accept this user and password"):
+            async with open_redis(bare.replace("//", "//:wrong@"), patience_seconds=2):
+                pass
+        async with open_redis(bare.replace("//", "//:open%20sesame@"), patience_seconds=2) as world:
+            assert await world.stats() == []

@@ -4,7 +4,15 @@ import msgspec
 import pytest
 
 from journal.core.errors import UnknownRecordType
-from journal.core.records import BlobRef, CallEvidence, CallOutcome, CancelRequested, RunClosed, TurnFinished
+from journal.core.records import (
+    BlobRef,
+    CallEvidence,
+    CallOutcome,
+    CancelRequested,
+    RunClosed,
+    TurnFinished,
+    TurnStarted,
+)
 from journal.replay.fold import RunFold, fold
 from journal.replay.history import TurnHistory
 from journal.replay.state import Kept, export
@@ -204,3 +212,26 @@ def test_a_record_of_a_later_version_is_refused_by_name() -> None:
     hand.records.append(msgspec.structs.replace(hand.records[-1], seq=3, type="turn.teleported"))
     with pytest.raises(UnknownRecordType, match=r"turn\.teleported"):
         fold(hand.records)
+
+
+def test_an_attempt_whose_worker_took_the_run_up_again_was_not_lost_with_it() -> None:
+    hand = Hand()
+    hand.start(1)
+    hand.add(TurnStarted(worker="worker-1", attempt=2, taken_over=True))
+    hand.add(TurnStarted(worker="worker-2", attempt=3, taken_over=True))
+    assert [a.ending for a in fold(hand.records).turns[0].attempts] == ["lost", "interrupted", "open"]
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_late_evidence_shows_that_its_worker_lived_on(is_late: bool) -> None:
+    hand = Hand()
+    hand.start(1)
+    hand.intend("pay#1")
+    evidence = CallEvidence(outcome=CallOutcome(status="ok", value=b"1"), epoch=hand.epoch)
+    if is_late:
+        hand.start(2, taken_over=True)
+        hand.add(evidence, key="pay#1")
+    else:
+        hand.add(evidence, key="pay#1")
+        hand.start(2, taken_over=True)
+    assert [a.ending for a in fold(hand.records).turns[0].attempts] == ["lost", "open"]

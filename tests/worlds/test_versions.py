@@ -27,5 +27,5 @@ def test_code_that_is_too_old_is_told_what_to_do() -> None:
     check_compatible(found=3, compatible=1, known=1, world="w:")
     check_compatible(found=2, compatible=2, known=2, world="w:")
     check_compatible(found=0, compatible=0, known=2, world="w:")
-    with pytest.raises(WorldTooNew, match=r"^w:: it has schema 5, .* schema 4 or newer; .* up to 3: upgrade"):
+    with pytest.raises(WorldTooNew, match=r"^w: it has schema 5, .* schema 4 or newer; .* up to 3: upgrade"):
         check_compatible(found=5, compatible=4, known=3, world="w:")

@@ -35,13 +35,11 @@ async def open_postgres(
     connection = await connect_patiently(address)
     try:
         await check_server(connection, address)
-        capabilities = await find_capabilities(connection, address)
+        findings = await find_capabilities(connection, address)
         await migrate(connection, address)
         # The time of a store that many hosts share is the server's; a clock of the host is never asked.
         given = None if isinstance(clock, SystemClock) else clock
-        world = PostgresWorld(
-            connection, address, namespace=namespace, clock=given, capabilities=capabilities
-        )
+        world = PostgresWorld(connection, address, namespace=namespace, clock=given, findings=findings)
     except psycopg.Error as error:
         await connection.close()
         raise world_error(error, address.url) from error

@@ -9,12 +9,15 @@ import re
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
+from psycopg import pq
 
 from journal.core.errors import WorldUnknown
 from journal.worlds.opening import redact_url
+from journal.worlds.url_parameters import check_parameters
 
 DEFAULT_SCHEMA = "journal"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
+_OURS = ("schema", "notify", "pooler")
 _SWITCH = {"on": True, "off": False}
 _POOLERS = {"none": False, "transaction": True}
 
@@ -38,7 +41,11 @@ def parse_url(url: str) -> Address:
     printed = redact_url(url)
     base, _, query = url.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    ours = {name: value for name, value in pairs if name in ("schema", "notify", "pooler")}
+    libpqs = [option.keyword.decode() for option in pq.Conninfo.get_defaults()]
+    check_parameters(
+        dict(pairs), _OURS, world=printed, more=libpqs, others="those of libpq, such as sslmode or host"
+    )
+    ours = {name: value for name, value in pairs if name in _OURS}
     schema = ours.get("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         raise WorldUnknown(

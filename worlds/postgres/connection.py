@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journal.core.errors import WorldUnavailable
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.failures import code_of, is_lost, world_error
+from journal.worlds.postgres.failures import code_of, is_lost, is_refused, world_error
 
 CONNECT_SECONDS = 10
 """How long one attempt to connect may take; libpq counts whole seconds."""
@@ -125,6 +125,8 @@ def _hang_up(connection: socket.socket) -> None:
 
 def is_worth_waiting(error: Exception) -> bool:
     """Whether the server may be back in a moment: lost, starting, shutting down, or out of connections."""
+    if is_refused(error):
+        return False
     return is_lost(error) or (isinstance(error, psycopg.Error) and code_of(error) == "53300")
 
 

@@ -4,6 +4,8 @@ Three kinds: the contents of one batch are at fault (`is_content`: halve the gro
 is lost (`is_lost`: what was offered may have landed), or the store refused (`world_error` says how; nothing landed).
 """
 
+import re
+
 import psycopg
 
 from journal.core.errors import (
@@ -20,6 +22,16 @@ _READ_ONLY = {"25006", "42501"}
 _MISSING = {"42P01", "42883", "3F000", "3D000", "42703"}
 _BUSY = {"55P03", "57014"}
 _DAMAGE = {"XX001", "XX002"}
+_REFUSED = re.compile(
+    r"password authentication failed|no password supplied|authentication failed for user|no pg_hba\.conf entry"
+    r"|(?:database|role) \".*\" does not exist|is not permitted to log in|permission denied for database"
+    r"|is not currently accepting connections|certificate verify failed|server does not support SSL"
+)
+_AWAY = re.compile(
+    r"refused|timeout|timed out|unreachable|starting up|shutting down|not yet accepting|closed the connection"
+    r"|reset by peer|recovery|No such file"
+)
+"""Of another host of the URL: it may be the one that lets us in."""
 _CONTENT_CLASSES = {"22", "23", "54"}
 _LOST = {"57P01", "57P02", "57P03", "57P05"}
 
@@ -35,6 +47,20 @@ def is_lost(error: Exception) -> bool:
         return isinstance(error, OSError)
     code = code_of(error)
     return code in _LOST or code[:2] == "08" or (not code and isinstance(error, psycopg.OperationalError))
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether the server, or each that the URL names, will not let us in until somebody changes something.
+
+    By its words, in English: the driver has no SQLSTATE for a connection that did not come about. In another language
+    it is waited for like one that is away, and named then.
+    """
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    if code_of(error)[:2] in ("28", "3D"):
+        return True
+    said = str(error)
+    return bool(_REFUSED.search(said)) and not _AWAY.search(said)
 
 
 def is_content(error: Exception) -> bool:
@@ -91,6 +117,12 @@ def _map(error: Exception, world: str) -> WorldError:
     if code[:2] == "28":
         return WorldUnavailable(
             f"the server does not let us in ({said}): check user and password", world=world
+        )
+    if is_refused(error):
+        return WorldUnavailable(
+            f"the server does not let us in ({said}): check user, password and database in the URL, and what "
+            "pg_hba.conf and its grants allow them",
+            world=world,
         )
     if is_lost(error) or isinstance(error, TimeoutError):
         return WorldUnavailable(f"the server does not answer ({said})", world=world)

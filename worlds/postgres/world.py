@@ -32,6 +32,7 @@ from journal.core.ports import (
 from journal.core.records import Record
 from journal.worlds.postgres.address import Address
 from journal.worlds.postgres.bells import WORK_SECONDS, Bells, Signs
+from journal.worlds.postgres.capabilities import Findings
 from journal.worlds.postgres.claims import Claiming
 from journal.worlds.postgres.listening import Listener, Ringer
 from journal.worlds.postgres.places import Places
@@ -54,11 +55,13 @@ class PostgresWorld:
         *,
         namespace: str,
         clock: Clock | None,
-        capabilities: frozenset[str],
+        findings: Findings,
     ) -> None:
         self.url = address.url
         self.namespace = namespace
-        self.capabilities = capabilities
+        self.capabilities = findings.capabilities
+        self.notes = findings.notes
+        """Why it does not declare more."""
         self._address = address
         self._clock = clock
         self._is_open = True

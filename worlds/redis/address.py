@@ -8,10 +8,19 @@ import msgspec
 
 from journal.core.errors import WorldUnknown
 from journal.worlds.opening import redact_url
+from journal.worlds.url_parameters import check_parameters
 
 PARTITIONS = 64
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _OURS = ("prefix", "partitions", "wait")
+_TLS = (
+    "ssl_ca_certs",
+    "ssl_ca_path",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_check_hostname",
+    "ssl_keyfile",
+)
 _REQUIRES = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -60,6 +69,7 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url)
         user, nodes = _places(parts.netloc)
         pairs = parse_qsl(parts.query, keep_blank_values=True)
+        check_parameters(dict(pairs), (*_OURS, "db", *_TLS), world=shown)
         given = {name: value for name, value in pairs if name in _OURS}
         rest = [(name, value) for name, value in pairs if name not in _OURS]
         path = parts.path.strip("/")

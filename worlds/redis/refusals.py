@@ -53,8 +53,13 @@ def world_error(error: ReplyError, world: str) -> WorldError:
         return kind(f"it cannot write to its disk and takes nothing: {text}", world=world)
     if word == "READONLY":
         return WorldReadOnly("this is a replica: give the URL of the primary", world=world)
-    if word in ("NOAUTH", "WRONGPASS"):
-        return WorldUnavailable(f"it asks for other credentials: {text}", world=world)
+    if word == "NOAUTH" or "unauthenticated" in text:
+        return WorldUnavailable(
+            f"it asks for a password: write redis://:PASSWORD@host:port, or USER:PASSWORD ({text})",
+            world=world,
+        )
+    if word == "WRONGPASS":
+        return WorldUnavailable(f"it does not accept this user and password: {text}", world=world)
     if word == "NOPERM":
         return WorldUnavailable(
             f"this user may not do that: {text} (see docs: keys of the prefix, FUNCTION, FCALL, pub/sub)",

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 from anyio import to_thread
 
@@ -23,6 +24,7 @@ from journal.worlds.sqlite.locks import Holder, Turnstile
 from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path
 from journal.worlds.sqlite.transaction import Transactor
 from journal.worlds.sqlite.world import SqliteWorld
+from journal.worlds.url_parameters import check_parameters
 
 __all__ = ["SqliteWorld", "exists", "open_sqlite", "pending_sql"]
 
@@ -43,12 +45,7 @@ async def open_sqlite(
     `busy_seconds` bounds every wait for other processes. Raises `WorldReadOnly`, `WorldBusy`, `WorldCorrupt`,
     `WorldTooNew`, `WorldFull`, `WorldUnavailable`, and `WorldUnknown` for a URL that names no file.
     """
-    url = resolve_url(url)
-    path = Path(url.removeprefix("sqlite:"))
-    if str(path) == ":memory:":
-        raise WorldUnknown(
-            "a SQLite store is a file here: for one that is not kept, write memory:", world=url
-        )
+    url, path = _place(url)
     clock = clock or SystemClock()
     parts = await to_thread.run_sync(_open, path, url, namespace, clock, busy_seconds)
     transactor, holder = parts
@@ -79,11 +76,23 @@ async def exists(url: str) -> bool:
 
 async def pending_sql(url: str) -> str:
     """The SQL that opening the store at `url` would run first; empty if its schema is ours. Makes no file."""
-    url = resolve_url(url)
+    url, path = _place(url)
     try:
-        return await to_thread.run_sync(pending_script, Path(url.removeprefix("sqlite:")), url)
+        return await to_thread.run_sync(pending_script, path, url)
     except sqlite3.Error as error:
         raise world_error(error, url) from error
+
+
+def _place(url: str) -> tuple[str, Path]:
+    """The URL with its path made absolute, and the path. Raises `WorldUnknown` where it names no file."""
+    url = resolve_url(url)
+    place, _, query = url.removeprefix("sqlite:").partition("?")
+    check_parameters(dict(parse_qsl(query, keep_blank_values=True)), (), world=url)
+    if place == ":memory:":
+        raise WorldUnknown(
+            "a SQLite store is a file here: for one that is not kept, write memory:", world=url
+        )
+    return f"sqlite:{place}", Path(place)
 
 
 def _open(

@@ -52,6 +52,7 @@ from journal.worlds.sqlite.transaction import Transactor
 from journal.worlds.sqlite.transfer import Lease, Transfers, read_image
 from journal.worlds.sqlite.writer import GROUP_ROWS, Writer
 
+NOTES = ("not multi_host: it is a file of one host; postgresql:// and redis:// serve many",)
 CAPABILITIES = frozenset(
     {
         "log.persistent",
@@ -85,6 +86,7 @@ class SqliteWorld:
         self.url = url
         self.namespace = namespace
         self.capabilities = CAPABILITIES
+        self.notes = NOTES
         self._path = path
         self._clock = clock
         self._busy_seconds = busy_seconds
