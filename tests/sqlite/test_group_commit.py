@@ -235,6 +235,7 @@ async def test_who_was_alone_does_not_wait_for_company(url: str, groups: list[in
         for _ in range(3):
             world._writer._last_seconds = 0.0
             world._writer._is_alone = True
+            world._writer._turned_at = 0.0  # long ago
             batches = [h.batch(h.outcome()) for h in holders]
             answers = [world.append(batch) for batch in batches]
             for h, batch in zip(holders, batches, strict=True):
