@@ -3,10 +3,10 @@
 One step costs one durable commit, so 1.0 x raw is the bound for one run after another; fifty runs share their commits,
 so they must beat one-row commits. Memory and import time are promises to whoever embeds us.
 
-On SQLite 0.55 and 2.5 hold where a raw commit takes 350 µs and more, and are missed on a quicker disk (0.43 and 1.6
-to 1.8 at 210 µs a commit). That is time in Python: a step computes 150 µs and more besides its commit, and of fifty at
-once each takes 75 to 95 µs of the one event loop. The disk is not the bound: case `paced` is the raw store with a
-caller that computes as long.
+On SQLite 0.55 and 2.5 hold where a raw commit takes 350 µs and more, and are missed on a quicker disk (0.50 to 0.52 and
+1.9 to 2.2 at 210 to 280 µs a commit). Of one run after another it is time in Python: a step computes 110 µs and more
+besides its commit. Of fifty at once it is the one event loop, and the group's own statement, which touches a page a run.
+The disk is not the bound: case `paced` is the raw store with a caller that computes as long.
 """
 
 from typing import Literal
