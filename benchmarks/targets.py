@@ -5,8 +5,8 @@ so they must beat one-row commits. Memory and import time are promises to whoeve
 
 On SQLite 0.55 and 2.5 hold where a raw commit takes 350 µs and more, and are missed on a quicker disk (0.50 to 0.52 and
 1.9 to 2.2 at 210 to 280 µs a commit). Of one run after another it is time in Python: a step computes 110 µs and more
-besides its commit. Of fifty at once it is the one event loop, and the group's own statement, which touches a page a run.
-The disk is not the bound: case `paced` is the raw store with a caller that computes as long.
+besides its commit. Of fifty at once it is the one event loop and the group's statement, which touches a page a run. The
+disk is not the bound: case `paced` is the raw store with a caller that computes as long.
 """
 
 from typing import Literal
