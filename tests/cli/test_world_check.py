@@ -47,6 +47,11 @@ def test_the_store_is_the_one_of_the_settings_where_none_is_named(cli: Cli) -> N
     assert "memory:check: 1 passed, 0 failed, 0 skipped" in done.stderr
 
 
+def test_a_copy_that_was_never_complete_is_cleared_too(cli: Cli) -> None:
+    done = cli("world", "check", "--world", "memory:", "--only", "a_copy_has_no_gap")
+    assert "1 passed, 0 failed, 0 skipped" in done.stderr
+
+
 def test_no_case_is_a_usage_error(cli: Cli) -> None:
     assert cli("world", "check", "memory:", "--only", "nothing like it").exit_code == 2
 

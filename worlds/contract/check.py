@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from uuid import uuid4
 
 import anyio
+from msgspec.structs import replace
 
 from journal.core.clock import ManualClock
 from journal.core.ports import RunQuery, SweepPolicy, World
@@ -59,7 +60,11 @@ async def _close_all(world: World) -> None:
     while page := await world.runs(RunQuery(before=before)):
         for run in page:
             if run.building:
-                await world.build(await world.image(run.run), (), ())  # as far as it has come
+                image = await world.image(
+                    run.run
+                )  # as far as it has come: without turns whose end is still to come
+                turns = tuple(turn for turn in image.turns if (turn.finished or turn.submitted) <= image.head)
+                await world.build(replace(image, turns=turns), (), ())
                 await world.settle(run.run, is_live=False)
             if not run.closed:
                 await world.append(close(run.run))
