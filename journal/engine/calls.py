@@ -25,7 +25,7 @@ from journal.core.errors import (
 )
 from journal.core.failures import describe
 from journal.core.ports import Progress
-from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Policy, Value
+from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Policy
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
@@ -214,7 +214,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
     attempt.acting += 1
-    token = current_call.set(context)
+    token = context.enter()
     try:
         if call.retry is None and call.timeout is None:
             result, tries = await call.act(), 1
@@ -252,10 +252,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
 
 
 def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blob | None]:
-    value: Value | None = call.input
-    blob: Blob | None = None
-    if call.input is not None and len(call.input) > values.INLINE_BYTES:
-        value, blob = pack(call.input)
+    value, blob = (None, None) if call.input is None else pack(call.input)
     intent = CallIntent(
         kind=call.kind,
         name=call.name,
@@ -282,13 +279,9 @@ def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes 
         info = ErrorInfo(type=type(error).__qualname__, data=values.encode(str(error)[:_REPR_LIMIT]))
         lost = _repr(result)
         return CallOutcome(status="value_lost", error=info, lost=lost, tries=tries), None, None
-    value: Value = data
-    blob: Blob | None = None
-    if len(data) > values.INLINE_BYTES:
-        value, blob = pack(data)
-    if call.usage is None:
-        return CallOutcome(status="ok", value=value, tries=tries), data, blob
-    return CallOutcome(status="ok", value=value, usage=call.usage(result), tries=tries), data, blob
+    value, blob = pack(data)
+    usage = call.usage(result) if call.usage is not None else {}
+    return CallOutcome(status="ok", value=value, usage=usage, tries=tries), data, blob
 
 
 def _repr(result: Any) -> str:

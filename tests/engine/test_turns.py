@@ -341,6 +341,23 @@ async def test_calls_do_not_nest(url: str) -> None:
         assert await work.run(None) == "done"
 
 
+async def test_a_named_call_that_asks_for_itself_is_refused_and_not_waited_for(url: str) -> None:
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> str:
+        @step(key="k")
+        async def again() -> str:
+            return await turn.step(again)
+
+        with pytest.raises(UsageError, match="do not nest"):
+            await turn.step(again)
+        return "done"
+
+    async with journal, asyncio.timeout(10):
+        assert await work.run(None) == "done"
+
+
 async def test_io_inside_a_call(url: str) -> None:
     seen: dict[str, Any] = {}
 
