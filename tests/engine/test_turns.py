@@ -346,12 +346,12 @@ async def test_a_named_call_that_asks_for_itself_is_refused_and_not_waited_for(u
 
     @journal.agent
     async def work(turn: Turn, _: None) -> str:
-        @step(key="k")
-        async def again() -> str:
-            return await turn.step(again)
+        async def inner() -> str:
+            return await turn.step(named)
 
+        named = step(inner, name="inner").options(key="k")
         with pytest.raises(UsageError, match="do not nest"):
-            await turn.step(again)
+            await turn.step(named)
         return "done"
 
     async with journal, asyncio.timeout(10):
