@@ -1,4 +1,4 @@
-"""Every error of this package, split by who must act.
+"""Every error of this package, split by who must act. One long file on purpose: it is a list, read by looking up.
 
     JournalError
     ├── UsageError            the caller: the request itself is wrong

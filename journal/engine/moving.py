@@ -5,16 +5,14 @@ head that was copied: from then on the run takes nothing there, and only then do
 taken twice, so that the same call again finishes what a crash left. Next: `Transfer` in `core/ports.py`.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
 import anyio
 import msgspec
-from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.clock import Clock
-from journal.core.codec import Blob
 from journal.core.errors import (
     InvalidOptions,
     LogError,
@@ -44,23 +42,16 @@ from journal.core.ports import (
     WorkerInfo,
     World,
 )
-from journal.core.records import MIN_READER, Record
-from journal.engine.digest import PIECE_ROWS, digest
+from journal.core.records import MIN_READER
+from journal.engine.bringing import POLL_SECONDS, VERIFY_TRIES, Progress, bring
+from journal.engine.digest import digest
 
-PIECE_BYTES = 4 * 1024 * 1024
-"""Written in one go; a longer blob goes alone."""
-POLL_SECONDS = 0.2
-"""How often it is looked whether a holder has let go."""
-VERIFY_TRIES = 5
-"""How often the target is brought to the image, where another copies the same run."""
 OFFER_SECONDS = 60.0
 """How long an unanswered move is offered again."""
 
 _SENT_ON = "it was sent on there, or closed"
 
 Result = Literal["copied", "moved", "present", "skipped"]
-Progress = Callable[[int], None]
-"""Told how many records more there are in the target."""
 
 
 class Moving(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +176,7 @@ class Mover:
             image = free
         if not await self._is_wanted(image):
             return _skipped(image, _TAKEN_UP)
-        await self._build(image)
+        await bring(self.source, self.target, image, await self._look(run), self._on_progress)
         if not self._freeze:
             await self.target.settle(run, is_live=False)
             return Moving(run=run, result="copied", records=image.head, held_back=_is_held_back(image))
@@ -216,68 +207,6 @@ class Mover:
             raise RunGone(run_id=run, to=there.moved_to)
         await self.target.sweep(SweepPolicy(closed_older_than_seconds=0, moved=(run,)))
         return None
-
-    # Building
-
-    async def _build(self, image: RunImage) -> None:
-        """Bring the target to the image, and read it back."""
-        run, target = image.run, self.target
-        bare = replace(image, turns=(), keys=())  # those come with the last piece
-        there = await self._look(run)
-        head = 0 if there is None else there.head
-        if head > image.head:
-            raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")
-        # A settled copy goes on behind its last record, which is shown again.
-        after = head if there is None or there.building else head - 1
-        is_whole = False
-        while after < image.head:
-            page = await self.source.read(run, after=after, limit=min(PIECE_ROWS, image.head - after))
-            for piece in _pieces(page):
-                is_whole = piece[-1].seq == image.head and not image.blobs
-                before, head = head, await target.build(image if is_whole else bare, piece, ())
-                self._on_progress(head - before)
-                after = piece[-1].seq
-        if not is_whole:
-            known = frozenset((await target.image(run)).blobs)
-            async for blobs in self._blobs(image, known):
-                await target.build(bare, (), blobs)
-            await target.build(image, (), ())
-        await self._verify(image)
-
-    async def _blobs(self, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
-        """Those that are missing, some at a time."""
-        blobs: list[Blob] = []
-        size = 0
-        for name in image.blobs:
-            if name in known:
-                continue
-            data = await self.source.get_blob(image.run, name)
-            if blobs and size + len(data) > PIECE_BYTES:
-                yield blobs
-                blobs, size = [], 0
-            blobs.append(Blob(name, data))
-            size += len(data)
-        if blobs:
-            yield blobs
-
-    async def _verify(self, image: RunImage) -> None:
-        expected = replace(image, held=False, abandoned=False, building=True, due_at=None, closed=None)
-        tries = VERIFY_TRIES
-        while (found := await self.target.image(image.run)) != expected:
-            names = [
-                name for name in image.__struct_fields__ if getattr(found, name) != getattr(expected, name)
-            ]
-            tries -= 1
-            if not tries:
-                raise RunDiffers(run_id=image.run, world=self.target.url, reason=f"in its {', '.join(names)}")
-            # Another, who copies it too, may have been there in between.
-            await anyio.sleep(POLL_SECONDS)
-            await self.target.build(image, (), ())
-        await self._compare(image)
-
-    async def _compare(self, image: RunImage) -> None:
-        if await digest(self.source, image) != await digest(self.target, image):
-            raise RunDiffers(run_id=image.run, world=self.target.url, reason="in its records or blobs")
 
     # What is there already
 
@@ -414,18 +343,6 @@ async def all_runs(world: World) -> list[RunInfo]:
         found += page
         before = page[-1].position
     return found[::-1]
-
-
-def _pieces(page: Sequence[Record]) -> list[list[Record]]:
-    pieces: list[list[Record]] = [[]]
-    size = 0
-    for record in page:
-        if pieces[-1] and size + record.size > PIECE_BYTES:
-            pieces.append([])
-            size = 0
-        pieces[-1].append(record)
-        size += record.size
-    return pieces
 
 
 def _is_held_back(image: RunImage) -> bool:

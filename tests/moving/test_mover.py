@@ -38,8 +38,9 @@ from journal.core.ports import (
     World,
 )
 from journal.core.records import Record
+from journal.engine.bringing import PIECE_BYTES
 from journal.engine.digest import PIECE_ROWS, digest
-from journal.engine.moving import PIECE_BYTES, Mover, Moving, all_runs
+from journal.engine.moving import Mover, Moving, all_runs
 from journal.worlds import open_world
 from journal.worlds.contract.building import worked_on
 from journal.worlds.contract.harness import (

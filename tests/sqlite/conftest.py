@@ -1,5 +1,6 @@
 """Files, other processes and a small disk for the tests of the SQLite world."""
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +30,14 @@ def tell(process: Process) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
+
+
+def failed_sync() -> sqlite3.OperationalError:
+    """What SQLite raises when the disk does not take a sync."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+    return error
 
 
 @pytest.fixture

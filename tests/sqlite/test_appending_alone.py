@@ -12,6 +12,7 @@ from journal.core.ports import Close, Committed, Duplicate, StaleClaim
 from journal.worlds.contract.harness import Holder, begin, claim_all, close, hold, seqs, signal
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from journal.worlds.sqlite.transaction import Transactor
+from tests.sqlite.conftest import failed_sync
 
 pytestmark = pytest.mark.anyio
 
@@ -123,10 +124,7 @@ class FailingCursor(sqlite3.Cursor):
         if moment == "after":
             super().execute(statement, *parameters)
         if moment:
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
-            raise error
+            raise failed_sync()
         return super().execute(statement, *parameters)
 
 

@@ -28,7 +28,7 @@ from journal.core.ports import Committed, Duplicate, Finish, Item, Unknown
 from journal.core.records import Record, TurnFinished
 from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, submit, watching
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
-from tests.sqlite.conftest import Start, line, tell
+from tests.sqlite.conftest import Start, failed_sync, line, tell
 
 pytestmark = pytest.mark.anyio
 
@@ -466,10 +466,7 @@ class Failing(sqlite3.Connection):
         if statement == "commit" and self.mode != "well":
             mode, self.mode = self.mode, "well"
             super().execute("commit" if mode == "after" else "rollback")
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
-            raise error
+            raise failed_sync()
         return super().execute(statement, *parameters)
 
 
