@@ -34,6 +34,7 @@ from journal.worlds.contract.harness import (
     submit,
 )
 from journal.worlds.postgres import link, open_postgres, waiting
+from journal.worlds.postgres.writer import Writer
 from tests.load import Load
 
 pytestmark = pytest.mark.anyio
@@ -75,6 +76,27 @@ async def test_a_group_of_every_kind_is_decided_each_for_itself(url: str) -> Non
         assert [type(answer) for answer in again] == [
             Duplicate, Duplicate, Duplicate, LogRegressed, Duplicate, Duplicate, Duplicate, Duplicate,
         ]  # fmt: skip
+
+
+async def test_while_the_server_has_one_half_the_other_computes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    plain = Writer._send
+
+    def send(self: Writer, members: list[Any]) -> None:
+        sizes.append(len(members))
+        plain(self, members)
+
+    async def work(holder: Holder) -> None:
+        for _ in range(12):
+            await holder.record()
+
+    async with open_postgres(url) as world:
+        holders = await _held(world, [f"r{n}" for n in range(40)])
+        monkeypatch.setattr(Writer, "_send", send)
+        await asyncio.gather(*(work(holder) for holder in holders))
+        assert max(sizes[2:]) < 30, "once they have come apart, they never all wait at the same time again"
 
 
 async def test_a_record_from_outside_costs_a_holder_nothing(url: str) -> None:

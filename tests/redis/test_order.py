@@ -1,13 +1,16 @@
-"""Order across partitions: of what is claimed, and of what is listed, however many lie in each."""
+"""Order: of what is claimed and of what is listed, across partitions; and of what goes to the server together."""
 
+import asyncio
 import random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from journal.core.ports import RunQuery, World
 from journal.worlds import open_world
-from journal.worlds.contract.harness import begin, claim_all, hold
+from journal.worlds.contract.harness import Holder, at_once, begin, claim_all, hold
+from journal.worlds.redis.line import Line
 
 pytestmark = pytest.mark.anyio
 
@@ -61,3 +64,26 @@ async def _paged(world: World, query: RunQuery) -> list[str]:
         found += [info.run for info in page]
         query = replace(query, before=page[-1].position)
     return found
+
+
+async def test_while_the_server_has_one_half_the_other_computes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    plain = Line._send
+
+    def send(self: Line, connection: Any, calls: list[Any]) -> None:
+        sizes.append(len(calls))
+        plain(self, connection, calls)
+
+    async def work(holder: Holder) -> None:
+        for _ in range(12):
+            await holder.record()
+
+    async with open_world(url) as world:
+        await at_once(*(begin(world, f"r{n}") for n in range(40)))
+        holders = [await hold(world, f"r{n}") for n in range(40)]
+        await at_once(*(holder.start() for holder in holders))
+        monkeypatch.setattr(Line, "_send", send)
+        await asyncio.gather(*(work(holder) for holder in holders))
+        assert max(sizes) < 30, "they never all wait at the same time"

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from journal.core.errors import InvalidValue, WorldCorrupt, WorldError, WorldFull
-from journal.core.ports import Batch, Claim, Committed, Delta, HeadMoved, Held, Keyed, Submit
+from journal.core.ports import Batch, Block, Claim, Committed, Delta, HeadMoved, Held, Keyed, Submit
 from journal.worlds.contract.harness import Holder, begin, claim_all, close, raw, seqs, signal, submit
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from journal.worlds.sqlite.transaction import Transactor
@@ -41,6 +41,11 @@ async def team(world: SqliteWorld, count: int) -> list[Holder]:
     return [Holder(world, one) for one in claimed]
 
 
+async def work(holder: Holder, steps: int) -> None:
+    for _ in range(steps):
+        await holder.record()
+
+
 async def settle(*offers: Any) -> list[Any]:
     return await asyncio.gather(*offers, return_exceptions=True)
 
@@ -53,6 +58,28 @@ async def test_what_waits_at_the_same_moment_is_one_commit(url: str, groups: lis
         assert all(isinstance(answer, Committed) for answer in answers)
         assert len({answer.time for answer in answers}) == 1
         assert groups == [50]
+
+
+async def test_while_one_half_is_on_its_way_the_other_computes(url: str, groups: list[int]) -> None:
+    async with open_sqlite(url) as world:
+        holders = await team(world, 40)
+        groups.clear()
+        await asyncio.gather(*(work(holder, 12) for holder in holders))
+        assert groups[0] == 40
+        assert max(groups[1:]) < 30, "once they have come apart, they never all wait at the same time again"
+
+
+async def test_a_batch_that_takes_more_costs_the_runs_of_other_groups_nothing(url: str) -> None:
+    async with open_sqlite(url) as world:
+        door = world._writer._transactor.door
+        ending, plain, other = await team(world, 3)
+        for holder in (plain, other):
+            await holder.record()
+        door.begin()
+        end = ending.batch(ending.outcome(), queue=Block())
+        assert door.stage([plain.batch(plain.outcome()), end]) is None
+        assert door.stage([plain.batch(plain.outcome())]) is None, "what was staged is not what the store has"
+        assert door.stage([other.batch(other.outcome())]) is not None
 
 
 async def test_groups_are_bounded_by_rows(url: str, groups: list[int]) -> None:

@@ -20,9 +20,11 @@ from journal.core.ports import (
     Keyed,
     LogRegressed,
     NoRun,
+    Progress,
     StaleClaim,
     World,
 )
+from journal.core.records import NewRecord
 from journal.worlds.contract.harness import (
     PATIENCE_SECONDS,
     ContractCases,
@@ -73,6 +75,33 @@ class DoorCases(ContractCases):
             assert record.time == answer.time
             created = (await world.read("r", limit=1))[0]
             assert (created.type, created.epoch) == ("run.created", 0), "epoch 0: written outside a claim"
+
+    async def test_records_of_a_batch_are_read_in_its_order(self, harness: ContractHarness) -> None:
+        """The records of a batch lie one behind the other, in its order and at one time, however few they are."""
+        async with harness.open() as world:
+            await begin(world, "r")
+            holder = await hold(world, "r")
+            head = (await holder.start()).last
+            for count in (2, 1, 2, 3, 1, 20):
+                new = [
+                    raw(
+                        "r",
+                        b"%d" % n,
+                        kind=f"test.{n}",
+                        turn="t1" if n % 3 else None,
+                        key=f"call#{n}" if n % 2 else None,
+                        key_id="key-7" if count == 3 else None,
+                    )
+                    for n in range(count)
+                ]
+                batch = holder.batch(*new, queue=Progress() if count == 2 else None)
+                answer = committed(await holder.offer(batch))
+                assert (answer.first, answer.last) == (head + 1, head + count)
+                found = await world.read("r", after=head)
+                head += count
+                assert [record.seq for record in found] == list(range(answer.first, answer.last + 1))
+                assert {(r.time, r.epoch, r.batch) for r in found} == {(answer.time, 1, batch.id)}
+                assert [NewRecord(r.type, r.turn, r.key, r.body, r.checksum, r.key_id) for r in found] == new
 
     async def test_bodies_are_kept_exactly(self, harness: ContractHarness) -> None:
         """Values are opaque bytes: empty, NUL, every byte, 8 MiB."""

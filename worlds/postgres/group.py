@@ -25,30 +25,30 @@ from journal.core.ports import (
 )
 from journal.worlds.postgres.binary import double, long, long_array, to_double, to_int, to_longs
 from journal.worlds.postgres.offer import Offer
-from journal.worlds.postgres.parameters import long_parameters, quick_parameters, record_parameters
+from journal.worlds.postgres.parameters import lone_parameters, long_parameters, quick_parameters
 from journal.worlds.postgres.places import Places
 from journal.worlds.postgres.wire import Step
 
+_ALONE = {1: b"append_one", 2: b"append_two"}
+"""What puts so many records of one batch in, where nobody else shares the commit."""
 _BARE: dict[int, Callable[[], Answer]] = {7: NoRun, 8: Closed}
 
 
 class Group:
     """A group of offers as the statements of one transaction; the last one answers."""
 
-    __slots__ = ("_is_one_record", "_long", "_quick", "steps")
+    __slots__ = ("_is_lone", "_long", "_quick", "steps")
 
     def __init__(self, offers: list[Offer], places: Places, at: float | None) -> None:
         self._quick: list[Offer] = []
         self._long: list[Offer] = []
         self.steps: list[Step]
         first = offers[0]
-        self._is_one_record = (
-            len(offers) == 1 and len(first.batch.records) == 1 and first.may_go_quick(places)
-        )
-        if self._is_one_record:
+        alone = _ALONE.get(len(first.batch.records)) if len(offers) == 1 else None
+        self._is_lone = alone is not None and first.may_go_quick(places)
+        if alone is not None and self._is_lone:
             self._quick = offers
-            lock: Step = (b"lock_run", [long(first.lock)])
-            self.steps = [lock, (b"append_record", record_parameters(first, places, at))]
+            self.steps = [(b"lock_run", [long(first.lock)]), (alone, lone_parameters(first, places, at))]
             return
         count = Counter(offer.lock for offer in offers)
         for offer in offers:
@@ -61,11 +61,11 @@ class Group:
 
     def answers(self, result: "pq.abc.PGresult", places: Places) -> list[tuple[Offer, Answer | None]]:
         """What became of each; None: the quick way did not take it, so it has to go the long way."""
-        if self._is_one_record:
+        if self._is_lone:
             if not result.ntuples:
                 return [(self._quick[0], None)]
-            seq = to_int(_cell(result, 0, 0))
-            return [(self._quick[0], Committed(seq, seq, to_double(_cell(result, 0, 1))))]
+            seqs = [to_int(_cell(result, row, 0)) for row in range(result.ntuples)]
+            return [(self._quick[0], Committed(min(seqs), max(seqs), to_double(_cell(result, 0, 1))))]
         if not self._long:
             heads, now = to_longs(_cell(result, 0, 0)), to_double(_cell(result, 0, 1))
             return [

@@ -19,7 +19,7 @@ from journal.worlds.postgres.wire import OnDone, Step, Wire
 
 ANSWER_SECONDS = 30.0
 
-_PREPARED = ("lock_run", "append_record", "append_records", "append_batches", "publish")
+_PREPARED = ("lock_run", "append_one", "append_two", "append_records", "append_batches", "publish")
 
 OnSettled = Callable[[str, WorldError | None], None]
 """Told why the connection was lost, and why there is none again; None: there is."""

@@ -66,26 +66,30 @@ def _record_columns(records: Sequence[NewRecord]) -> list[bytes]:
     ]
 
 
-def record_parameters(offer: Offer, places: Places, at: float | None) -> list[bytes | None]:
+def lone_parameters(offer: Offer, places: Places, at: float | None) -> list[bytes | None]:
     batch = offer.batch
-    author, record = batch.author, batch.records[0]
+    author = batch.author
     assert isinstance(author, Held), "only a holder's batch goes the quick way"
     claim = author.claim
-    return [
+    parameters: list[bytes | None] = [
         long(places.rids[batch.run]),
         double(at),
-        record.type.encode(),
-        _encoded(record.turn),
-        _encoded(record.key),
         long(claim.epoch),
         batch.id,
-        record.body,
-        long(record.checksum),
-        _encoded(record.key_id),
         claim.token,
         author.prev_batch,
         b"\x00" if batch.queue is None else b"\x01",
     ]
+    for record in batch.records:
+        parameters += (
+            record.type.encode(),
+            _encoded(record.turn),
+            _encoded(record.key),
+            record.body,
+            long(record.checksum),
+            _encoded(record.key_id),
+        )
+    return parameters
 
 
 def quick_parameters(offers: list[Offer], places: Places) -> list[bytes]:

@@ -4,19 +4,39 @@
 -- name: lock_run
 select pg_advisory_xact_lock($1::bigint);
 
--- name: append_record
--- The quick way through the door (functions/append_records.sql) for the commonest batch: one record of one holder, with
--- nobody else to share a commit with. Sent behind lock_run in the same implicit transaction: a later statement sees
--- what was committed before it got the lock. No row: not taken.
+-- name: append_one
+-- The quick way through the door (functions/append_records.sql) for one record of one holder, with nobody else to share
+-- a commit with. Sent behind lock_run in the same implicit transaction: a later statement sees what was committed before
+-- it got the lock. No row: not taken.
 insert into {schema}.records (rid, seq, time, type, turn, key, epoch, batch, body, checksum, key_id)
 select
     $1::bigint, head.seq + 1,
     coalesce($2::double precision, extract(epoch from clock_timestamp())::double precision),
-    $3::text, $4::bytea, $5::bytea, $6::bigint, $7::bytea, $8::bytea, $9::bigint, $10::bytea
+    $8::text, $9::bytea, $10::bytea, $3::bigint, $4::bytea, $11::bytea, $12::bigint, $13::bytea
 from {schema}.queue q
 cross join lateral (select r.seq, r.batch from {schema}.records r where r.rid = $1 order by r.seq desc limit 1) head
-where q.rid = $1 and q.token = $11::bytea and q.epoch = $6 and head.batch = $12::bytea
-    and (not $13::boolean or q.takeovers = 0)
+where q.rid = $1 and q.token = $5::bytea and q.epoch = $3 and head.batch = $6::bytea
+    and (not $7::boolean or q.takeovers = 0)
+returning seq, time;
+
+-- name: append_two
+-- Likewise for two: the intent and the outcome of a safe call, say. Both have the time of the one row they come from.
+insert into {schema}.records (rid, seq, time, type, turn, key, epoch, batch, body, checksum, key_id)
+select $1::bigint, head.seq + r.nth, head.now, r.type, r.turn, r.key, $3::bigint, $4::bytea, r.body, r.checksum, r.key_id
+from (
+    select h.seq, coalesce($2::double precision, extract(epoch from clock_timestamp())::double precision) as now
+    from {schema}.queue q
+    cross join lateral (
+        select r.seq, r.batch from {schema}.records r where r.rid = $1 order by r.seq desc limit 1
+    ) h
+    where q.rid = $1 and q.token = $5::bytea and q.epoch = $3 and h.batch = $6::bytea
+        and (not $7::boolean or q.takeovers = 0)
+    offset 0
+) head
+cross join (values
+    (1, $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bigint, $13::bytea),
+    (2, $14::text, $15::bytea, $16::bytea, $17::bytea, $18::bigint, $19::bytea)
+) r (nth, type, turn, key, body, checksum, key_id)
 returning seq, time;
 
 -- name: append_records

@@ -27,7 +27,7 @@ from journal.worlds.postgres.waiting import Member, Waiting
 
 PASSING_TRIES = 5
 SPLIT_FROM = 8
-"""Groups from this size on are answered in two halves."""
+"""So many runs at work, or more, work in two halves."""
 HELD_PASSES = 5
 """Passes of the loop for which the second half waits at most: being answered, waking and appending take three."""
 
@@ -152,11 +152,7 @@ class Writer:
         if group is None:
             self._deliver_published(members, publish_answers(result))
         else:
-            answers = group.answers(result, self._places)
-            if len(answers) >= SPLIT_FROM and not (self._waiting or self._is_closed):
-                self._deliver_by_halves(answers)
-            else:
-                self._deliver(answers)
+            self._deliver_by_halves(group.answers(result, self._places))
         if self._waiting and not self._is_scheduled:
             self._schedule()
         elif self._idle is not None:
@@ -182,15 +178,22 @@ class Writer:
             self._on_change(runs, has_work)
 
     def _deliver_by_halves(self, answers: list[tuple[Offer, Answer | None]]) -> None:
-        """Let those of one half go on, and the others once the first are back with their next batches.
+        """Answer a group so that of all who are at work one half computes while the server has the other.
 
-        Runs that are all answered together come back together: then we and the server wait for each other in turn. In
-        two halves both work at the same time.
+        Runs that are all answered together come back together: then we and the server wait for each other in turn.
+        So those who wait already go first; if they are too few, some of the group join them before the others go on.
         """
-        middle = len(answers) // 2
-        self._held = answers[middle:]
-        self._deliver(answers[:middle])
-        self._loop.call_soon(self._let_go, HELD_PASSES)
+        waiting = len(self._waiting)
+        leading = (len(answers) - waiting) // 2
+        if len(answers) + waiting < SPLIT_FROM or self._is_closed:
+            self._deliver(answers)
+        elif leading < SPLIT_FROM // 2:
+            self._flush()
+            self._deliver(answers)
+        else:
+            self._held = answers[leading:]
+            self._deliver(answers[:leading])
+            self._loop.call_soon(self._let_go, HELD_PASSES)
 
     def _let_go(self, passes: int = 0) -> None:
         """Answer the second half: when the first is on its way, or is not heard of for some passes."""

@@ -24,6 +24,8 @@ from journal.worlds.redis.wire import PATIENCE_SECONDS, Wire
 
 AGAIN_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
+SPLIT_FROM = 8
+"""So many commands under way, or more, go out by halves: the server has one while we compute the other."""
 
 
 class Line(Wire):
@@ -38,6 +40,8 @@ class Line(Wire):
         self._is_scheduled = False
         self._is_alone = False
         """Whether the last write was of one command: then the next goes out as it comes, and waits for no company."""
+        self._half = SPLIT_FROM
+        """So many go out at once, without waiting for the others of this pass of the loop."""
         self._watch: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -78,20 +82,27 @@ class Line(Wire):
     # Asking
 
     def offer(self, call: Call) -> None:
-        """See `Wire.offer`. What is asked in one pass of the loop goes out in one write."""
+        """See `Wire.offer`. What is asked in one pass of the loop goes out in one write, or in two."""
         if self._is_alone and self._connection is not None and not (self._sent or self._outbox):
             self._send(self._connection, [call])
             return
         self._outbox.append(call)
-        if not self._is_scheduled:
+        if len(self._outbox) >= self._half:
+            self._send_all()
+        elif not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_scheduled = False
+        self._send_all()
+
+    def _send_all(self) -> None:
         if self._connection is not None and self._outbox:
             calls, self._outbox = self._outbox, []
             self._is_alone = len(calls) == 1
+            under_way = len(calls) + len(self._sent)
+            self._half = under_way // 2 if under_way >= SPLIT_FROM else SPLIT_FROM
             self._send(self._connection, calls)
 
     def _send(self, connection: Connection, calls: list[Call]) -> None:

@@ -8,7 +8,6 @@ Next: `entry.py` (turns and the queue entry).
 """
 
 import sqlite3
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
@@ -147,7 +146,7 @@ class Door:
         known.head, known.batch = answer.last, batch.id
         return answer
 
-    def stage(self, batches: Iterable[Batch]) -> list[Answer] | None:
+    def stage(self, batches: list[Batch]) -> list[Answer] | None:
         """Answer batches like that, whose rows then wait for `write_staged`; None: one of them takes more.
 
         What is known of their runs must be so.
@@ -157,6 +156,8 @@ class Door:
             known = self._known.get(batch.run)
             rows = _rows_of(batch, known, now) if known is not None and _is_plain_next(batch, known) else None
             if known is None or rows is None:
+                for staged_before in batches[: len(answers)]:
+                    self._known.pop(staged_before.run, None)
                 return None
             answer, values = rows
             answers.append(answer)

@@ -231,7 +231,6 @@ class Transactor:
         try:
             answers = door.stage([member.argument for member in members])
             if answers is None:
-                door.forget()
                 return False
             under_way()
             door.write_staged()

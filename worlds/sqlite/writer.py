@@ -28,7 +28,7 @@ INLINE_SECONDS = 0.001
 TURN_SECONDS = 0.004
 """For how long lone appends may be answered on the spot before the loop turns."""
 SPLIT_FROM = 8
-"""Groups from this size on are answered in two halves."""
+"""So many runs at work, or more, work in two halves."""
 UNDER_WAY_SECONDS = 0.002
 """How long the loop stands by until the thread has begun."""
 HELD_PASSES = 5
@@ -161,7 +161,7 @@ class Writer:
         if self._is_alone:
             landing = self._try_commit(members[0])
             if landing is not None:
-                self._deliver(members, landing)
+                self._answer(members, landing.answers, landing.changes)
                 return
         self._hand_over(members)
         self._let_go()
@@ -223,10 +223,7 @@ class Writer:
         self._overdue = 0
         if landing is not None:
             self._last_seconds = seconds
-            if len(job.members) >= SPLIT_FROM and not (self._pending or self._is_closed):
-                self._deliver_by_halves(job.members, landing)
-            else:
-                self._deliver(job.members, landing)
+            self._deliver(job.members, landing)
         if self._pending and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -255,16 +252,23 @@ class Writer:
 
     # Answers
 
-    def _deliver_by_halves(self, members: list[Member], landing: Landing) -> None:
-        """Let those of one half go on, and the others once the first are back with their next batches.
+    def _deliver(self, members: list[Member], landing: Landing) -> None:
+        """Answer a group so that of all who are at work one half computes while the other is on its way to the disk.
 
-        Runs that are all answered together come back together: then the loop and the disk wait for each other in
-        turn. In two halves they work at the same time.
+        Runs that are all answered together come back together: then the loop and the disk wait for each other in turn.
+        So those who wait already go first; if they are too few, some of the group join them before the others go on.
         """
-        middle = len(members) // 2
-        self._held = (members[middle:], landing.answers[middle:])
-        self._answer(members[:middle], landing.answers[:middle], landing.changes)
-        self._loop.call_soon(self._let_go, HELD_PASSES)
+        answers, waiting = landing.answers, len(self._pending)
+        leading = (len(members) - waiting) // 2
+        if len(members) + waiting < SPLIT_FROM or self._is_closed:
+            self._answer(members, answers, landing.changes)
+        elif leading < SPLIT_FROM // 2:
+            self._flush()
+            self._answer(members, answers, landing.changes)
+        else:
+            self._held = (members[leading:], answers[leading:])
+            self._answer(members[:leading], answers[:leading], landing.changes)
+            self._loop.call_soon(self._let_go, HELD_PASSES)
 
     def _let_go(self, passes: int = 0) -> None:
         """Answer the second half: when the first has gone to the disk, or is not heard of for some passes."""
@@ -276,9 +280,6 @@ class Writer:
         members, answers = self._held
         self._held = None
         self._answer(members, answers, [])
-
-    def _deliver(self, members: list[Member], landing: Landing) -> None:
-        self._answer(members, landing.answers, landing.changes)
 
     def _answer(self, members: list[Member], answers: list[Any], changes: list[Changes]) -> None:
         for member, answer in zip(members, answers, strict=True):
