@@ -29,6 +29,7 @@ from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, N
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
+from journal.replay.history import is_cancelled
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide
 from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
 _REPR_LIMIT = 2000
-REPLAY_STALL_SECONDS = 10.0
-"""How long a replay waits for the code to do what it did, before the two are said to diverge."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -111,8 +110,8 @@ async def _join(attempt: "Attempt", call: Call) -> Settled:
 async def settle(attempt: "Attempt", call: Call) -> Settled:
     """`perform` for code that a handler or a harness runs: control flow is noted, so that swallowing it undoes nothing.
 
-    A recorded cancellation does not come back as a result: whatever cancelled the call the first time (a timeout, a
-    race) is asked to do so again, and has as long as it took then, and `REPLAY_STALL_SECONDS`.
+    Recorded outcomes come in the order of the log (`order.py`), and what is live after them. A recorded
+    cancellation does not come back as a result: whatever cancelled the call the first time is to do so again.
     """
     if attempt.fatal is not None:
         raise attempt.fatal
@@ -120,20 +119,13 @@ async def settle(attempt: "Attempt", call: Call) -> Settled:
         _refuse_nested(attempt, call)
     try:
         if not call.is_counted:
-            settled = await _join(attempt, call)
-        elif attempt.history.calls:
-            settled = await perform(attempt, call)
-        else:
-            return await _carry_out(attempt, call, 1)
-        if settled.is_replayed and (settled.outcome.cancelled or settled.outcome.status == "cancelled"):
-            known = attempt.history.calls[call.key]
-            await asyncio.sleep(max(0.0, known.outcome_time - known.intent_time) + REPLAY_STALL_SECONDS)
-            recorded = {"key": call.key, "name": call.name, "ending": "cancelled"}
-            raise Diverged(call=call.key, recorded=recorded, asked={"key": call.key, "name": call.name})
+            return await _join(attempt, call)
+        if attempt.history.calls:
+            return await perform(attempt, call)
+        return await _carry_out(attempt, call, 1)
     except ControlFlow as error:
         attempt.fatal = attempt.fatal or error
         raise
-    return settled
 
 
 class Named:
@@ -164,19 +156,29 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     history.claim(call.key)
     match decision:
         case Serve(outcome):
-            return await _served(attempt, call, outcome, history.calls[call.key].outcome_seq)
+            known = history.calls[call.key]
+            if is_cancelled(known):
+                await attempt.order.cancelled(call.key, max(0.0, known.outcome_time - known.intent_time))
+            settled = await _served(attempt, call, outcome, known.outcome_seq)
+            await attempt.order.released(call.key)
+            return settled
         case Settle(outcome):
-            served = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
+            settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
             await durable(attempt, call, outcome)
-            return served
+            await attempt.order.drained()
+            return settled
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
-            if (settled := await _probe(attempt, call)) is not None:
-                return settled
+            if (probed := await _probe(attempt, call)) is not None:
+                await attempt.order.drained()
+                return probed
         case Run(number, _):
             pass
-    return await _carry_out(attempt, call, number)
+    settled = await _carry_out(attempt, call, number)
+    if not attempt.order.is_over:
+        await attempt.order.drained()
+    return settled
 
 
 def _refuse_nested(attempt: "Attempt", call: Call) -> None:

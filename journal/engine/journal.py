@@ -27,7 +27,7 @@ from journal.core.errors import (
     UnknownAgent,
     WorldUnavailable,
 )
-from journal.core.ids import check_id, new_batch_id, new_run_id, new_token
+from journal.core.ids import check_id, new_batch_id, new_run_id, new_seed, new_token
 from journal.core.ports import (
     AgentStats,
     Answer,
@@ -291,7 +291,7 @@ class Journal:
             run,
             new_batch_id(),
             Keyed(f"turn:{turn}", digest),
-            (seal(run, TurnSubmitted(input=value, input_digest=digest), turn=turn),),
+            (seal(run, TurnSubmitted(input=value, input_digest=digest, seed=new_seed()), turn=turn),),
             create=Create(agent, seal(run, created), MIN_READER),
             at_head=at_head,
             queue=Submit(turn, priority, due_at),
