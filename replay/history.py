@@ -44,6 +44,11 @@ def is_timeout(key: str) -> bool:
     return key.rpartition("/")[2].startswith("@timeout#")
 
 
+def drift_key(call: str) -> str:
+    """The key under which it is noted how a recorded call would be configured now."""
+    return f"{call}@drift"
+
+
 def _seq(event: "tuple[int, Event]") -> int:
     return event[0]
 
@@ -131,9 +136,9 @@ class TurnHistory:
                     call.evidence_seq = record.seq
             case Observed() as body:
                 key = record.key or ""
-                if key not in self.observed and is_timeout(key):
+                if is_timeout(key):
                     self._timeouts.append((record.seq, Event(key, record.time, False)))
-                self.observed.setdefault(key, body)
+                self.observed[key] = body
             case TurnStarted() as body:
                 self.attempts = max(self.attempts, body.attempt)
             case TurnSubmitted() as body:

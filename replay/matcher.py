@@ -141,6 +141,11 @@ def parting(error: Diverged) -> str:
         return (
             f"call {error.call!r} was cancelled by the code when it was recorded, and now nothing cancels it"
         )
+    if "config_digest" in recorded:
+        return (
+            f"call {error.call!r} was made with another configuration (prompt, tools, settings) than the code has "
+            "now, and this agent refuses drift"
+        )
     if asked is None:
         return f"call {error.call!r} is in the log and the code no longer asks for it"
     if recorded.get("key") != asked.get("key") or recorded.get("name") != asked.get("name"):

@@ -25,12 +25,12 @@ from journal.core.errors import (
 )
 from journal.core.failures import describe
 from journal.core.ports import Progress
-from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Policy
+from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Observed, Policy
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
-from journal.replay.history import is_cancelled
-from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide
+from journal.replay.history import CallHistory, drift_key, is_cancelled
+from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
 from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
 from journal.tools.retry import Retry
@@ -157,6 +157,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     match decision:
         case Serve(outcome):
             known = history.calls[call.key]
+            _check_drift(attempt, call, known)
             if is_cancelled(known):
                 await attempt.order.cancelled(call.key, max(0.0, known.outcome_time - known.intent_time))
             settled = await _served(attempt, call, outcome, known.outcome_seq)
@@ -187,6 +188,23 @@ def _refuse_nested(attempt: "Attempt", call: Call) -> None:
             f"calls do not nest: {call.name!r} was asked for inside call {outer.key!r}; "
             "make both from the handler, or call the function itself"
         )
+
+
+def _check_drift(attempt: "Attempt", call: Call, known: CallHistory) -> None:
+    """Note that a recorded call was configured otherwise than the code would have it now, or diverge over it."""
+    then = None if known.intent is None else known.intent.config_digest
+    if then is None or call.config_digest is None or then == call.config_digest:
+        return
+    if attempt.agent.drift == "refuse":
+        asked = {"key": call.key, "name": call.name, "config_digest": call.config_digest.hex()}
+        raise Diverged(
+            call=call.key, recorded={**recorded_call(known), "config_digest": then.hex()}, asked=asked
+        )
+    key, now = drift_key(call.key), values.encode(call.config_digest.hex())
+    noted = attempt.history.observed.get(key)
+    if noted is None or noted.value != now:
+        attempt.log.warning("drift", call=call.key, name=call.name)
+        attempt.holding.buffer(seal(attempt.holding.run, Observed(value=now), turn=attempt.turn_id, key=key))
 
 
 async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int) -> Settled:

@@ -51,7 +51,7 @@ from journal.core.ports import KeyConflict as KeyConflictAnswer
 from journal.core.records import MIN_READER, Body, CancelRequested, Policy, Record, RunCreated, TurnSubmitted
 from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
-from journal.engine.agent import Agent, Handler
+from journal.engine.agent import Agent, Drift, Handler
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
 from journal.engine.retrial import plan_retry
@@ -109,10 +109,16 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        drift: Drift = "accept",
     ) -> Agent[I, O]: ...
     @overload
     def agent(
-        self, /, *, name: str | None = None, tools: Mapping[str, Policy] | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        tools: Mapping[str, Policy] | None = None,
+        drift: Drift = "accept",
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -121,17 +127,22 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        drift: Drift = "accept",
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 
-        `tools`: replay policies by tool name or glob, before those of the journal.
+        `tools`: replay policies by tool name or glob, before those of the journal. `drift`: what becomes of a turn
+        whose recorded model calls were made with another prompt, other tools or settings than the code has now:
+        ``"accept"`` carries it on and notes so in its log, ``"refuse"`` blocks it.
         """
 
         def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
             chosen = check_id(name or handler.__name__, "agent name")
             if chosen in self.agents:
                 raise InvalidOptions(f"agent {chosen!r} is registered twice: give one of them another name=")
-            agent = Agent(self, handler, name=chosen, tools=check_policies(tools or {}))
+            if drift not in ("accept", "refuse"):
+                raise InvalidOptions(f"drift is 'accept' or 'refuse', not {drift!r}")
+            agent = Agent(self, handler, name=chosen, tools=check_policies(tools or {}), drift=drift)
             self.agents[chosen] = agent
             return agent
 
