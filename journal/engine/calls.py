@@ -161,7 +161,8 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             if is_cancelled(known):
                 await attempt.order.cancelled(call.key, max(0.0, known.outcome_time - known.intent_time))
             settled = await _served(attempt, call, outcome, known.outcome_seq)
-            await attempt.order.released(call.key)
+            if not attempt.order.release(call.key):
+                await attempt.order.released(call.key)
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)

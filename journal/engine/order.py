@@ -48,17 +48,21 @@ class Order:
         """Whether all that is recorded was released."""
         return not self._due
 
-    async def released(self, key: str) -> None:
-        """Return when it is the turn of the event under that key; at once if it was released or dropped before.
-
-        Raises `Diverged` if what comes before it in the log does not come.
-        """
+    def release(self, key: str) -> bool:
+        """Whether the event under that key may come at once: it was released or dropped before, or is next, at rest."""
         if key not in self._keys:
-            return
+            return True
         event = self._due[0]
-        if event.key == key and not self._asked and not event.is_cancelled and not self._has_ready():
-            self._advance()
+        if event.key != key or self._asked or event.is_cancelled or (self._ready and self._has_ready()):
+            return False
+        self._advance()
+        if self._live:
             self._stir()
+        return True
+
+    async def released(self, key: str) -> None:
+        """Return when it is the turn of the event under that key. Raises `Diverged` if what comes before does not."""
+        if self.release(key):
             return
         future = self._asked[key] = self._loop.create_future()
         self._stir()
