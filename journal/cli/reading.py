@@ -11,12 +11,12 @@ from journal.cli.opening import run
 from journal.cli.settings import Settings
 from journal.core.errors import InvalidId, LogError
 from journal.core.ids import check_id
-from journal.core.ports import RunInfo, World
+from journal.core.ports import RunImage, RunInfo, World
 from journal.core.records import Record
 from journal.engine.bundles import BundleSource, info_of, open_bundle
 from journal.engine.digest import Source
 from journal.engine.journal import Journal
-from journal.replay.bundle import START
+from journal.replay.bundle import START, Bundle
 
 T = TypeVar("T")
 PAGE = 500
@@ -29,8 +29,16 @@ class Found:
 
     info: RunInfo
     source: Source
-    world: World | None
+    world: World | None = None
     """None: it is a file."""
+    bundle: Bundle | None = None
+
+    async def image(self) -> RunImage:
+        """See `Transfer.image`."""
+        if self.bundle is not None:
+            return self.bundle.image
+        assert self.world is not None
+        return await self.world.image(self.info.run)
 
     async def get_blob(self, blob: str) -> bytes:
         """See `Log.get_blob`."""
@@ -67,7 +75,7 @@ def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[
 
     async def in_file() -> T:
         with open_bundle(name) as bundle:
-            return await main(Found(info_of(bundle), BundleSource(bundle), None))
+            return await main(Found(info_of(bundle), BundleSource(bundle), bundle=bundle))
 
     configure_logs("debug" if settings.debug else "warning")
     return asyncio.run(in_file())

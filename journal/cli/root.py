@@ -30,6 +30,8 @@ VERBS = {
     "cancel": "Ask for a run's turn to be cancelled.",
     "copy": "Copy runs from the store SRC to the store DST, oldest first, or move them there for good.",
     "export": "Write a run to one file of text, which `show`, `log` and `verify` take in place of a run id.",
+    "import": "Put an exported run into a store, as it is.",
+    "verify": "Check a run, or an exported one: order, checksums, batches, outcomes, blobs.",
     "archive": "Move runs that are done to another store, and keep only their address.",
     "migrate": "Bring a store to the schema of this version, or print the SQL that would.",
     "check": "Print agents, tools and their replay policies, and what the store offers; runs nothing.",
