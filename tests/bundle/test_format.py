@@ -203,7 +203,9 @@ CASES: dict[str, tuple[Change, type[BundleError], int | None, str]] = {
     "a longer blob": (
         put(10, sealed(by_hand.blob(*by_hand.BLOBS[1]) | {"size": 1})), BundleDamaged, 10, "and 1 are named"
     ),
-    "an empty box": (put(10, sealed(by_hand.blob(*by_hand.BLOBS[1]) | {"data": {}})), BundleDamaged, 10, "has 0 bytes, and 3 are named"),
+    "an empty box": (
+        put(10, sealed(by_hand.blob(*by_hand.BLOBS[1]) | {"data": {}})), BundleDamaged, 10, "has 0 bytes, and 3 are"
+    ),
     "more behind it": (lambda lines: [*lines, b"{}\n"], BundleDamaged, 11, "behind the last line"),
     "of another run": (changed_image(run="other"), BundleDamaged, 2, "record 1: its checksum does not match"),
     "another key": (changed_record(4, key="look#2"), BundleDamaged, 5, "record 4: its checksum does not match"),
