@@ -131,7 +131,7 @@ async def settle(attempt: "Attempt", call: Call) -> Settled:
             recorded = {"key": call.key, "name": call.name, "ending": "cancelled"}
             raise Diverged(call=call.key, recorded=recorded, asked={"key": call.key, "name": call.name})
     except ControlFlow as error:
-        attempt.fatal = attempt.fatal or error
+        await attempt.heard(error, call)
         raise
     return settled
 
@@ -162,6 +162,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     )
     decision = decide(asked, history)
     history.claim(call.key)
+    attempt.asked(call, decision)
     match decision:
         case Serve(outcome):
             return await _served(attempt, call, outcome, history.calls[call.key].outcome_seq)
