@@ -12,7 +12,7 @@ from journal.core.codec import Blob
 from journal.core.errors import RunDiffers
 from journal.core.ports import RunImage, RunInfo, World
 from journal.core.records import Record
-from journal.engine.digest import PIECE_ROWS, digest
+from journal.engine.digest import PIECE_ROWS, Source, digest
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Written in one go; a longer blob goes alone."""
@@ -26,7 +26,7 @@ Progress = Callable[[int], None]
 
 
 async def bring(
-    source: World, target: World, image: RunImage, there: RunInfo | None, on_progress: Progress
+    source: Source, target: World, image: RunImage, there: RunInfo | None, on_progress: Progress
 ) -> None:
     """Bring the target, where the run is as `there` says, to the image, and read it back.
 
@@ -55,7 +55,7 @@ async def bring(
     await _verify(source, target, image)
 
 
-async def _blobs(source: World, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
+async def _blobs(source: Source, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
     """Those that are missing, some at a time."""
     blobs: list[Blob] = []
     size = 0
@@ -72,7 +72,7 @@ async def _blobs(source: World, image: RunImage, known: frozenset[str]) -> Async
         yield blobs
 
 
-async def _verify(source: World, target: World, image: RunImage) -> None:
+async def _verify(source: Source, target: World, image: RunImage) -> None:
     expected = replace(image, held=False, abandoned=False, building=True, due_at=None, closed=None)
     tries = VERIFY_TRIES
     while (found := await target.image(image.run)) != expected:
