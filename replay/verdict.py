@@ -106,6 +106,8 @@ class Replay(msgspec.Struct, kw_only=True):
     replayed: Ended | None = None
     differences: list[Difference] = []
     detail: str = ""
+    raised: str | None = None
+    """The class of what left the handler, and where it was raised."""
 
     @property
     def has_parted(self) -> bool:

@@ -10,12 +10,12 @@ import msgspec
 from journal.cli.debugging import FAR_SECONDS, Debugger
 from journal.cli.exits import BLOCKED, OK
 from journal.cli.logs import configure_logs
-from journal.cli.opening import check_exists, needed_journal
+from journal.cli.opening import needed_journal
 from journal.cli.output import emit, remark, say
+from journal.cli.reading import Found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
-from journal.core.errors import InvalidOptions, RunNotFound, TurnNotFound, UnknownAgent
+from journal.core.errors import InvalidOptions, TurnNotFound, UnknownAgent
 from journal.engine.agent import Agent
-from journal.engine.journal import Journal
 from journal.engine.offline import STALL_SECONDS, replay
 from journal.engine.reading import read_run
 from journal.replay.recorded import RecordedRun
@@ -49,7 +49,7 @@ def command(settings: Settings, run_id: str, turn: str | None, until: int | None
     """
     configure_logs("debug" if settings.debug else "warning")
     journal = needed_journal(settings)
-    log = asyncio.run(_recorded(journal, run_id))
+    log = with_found(settings, run_id, _recorded)
     state = log.state()
     agent = journal.agents.get(state.agent)
     if agent is None:
@@ -80,14 +80,9 @@ def command(settings: Settings, run_id: str, turn: str | None, until: int | None
     return BLOCKED if found.has_parted else OK
 
 
-async def _recorded(journal: Journal, run_id: str) -> RecordedRun:
-    """The run, read whole: no store is open while its code runs."""
-    if not callable(journal.url):
-        await check_exists(journal.url)
-    async with journal.open_world() as world:
-        if await world.run(run_id) is None:
-            raise RunNotFound(run_id=run_id, world=world.url)
-        return await read_run(world, run_id)
+async def _recorded(found: Found) -> RecordedRun:
+    """The run, read whole: nothing is open while its code runs."""
+    return await read_run(found.source, found.info.run)
 
 
 async def _replay(
@@ -131,6 +126,8 @@ def _tell(found: Replay, turn: TurnState) -> None:
     say(f"recorded  {turn.status if found.recorded is None else in_words(found.recorded)}")
     if found.replayed is not None:
         say(f"replayed  {in_words(found.replayed)}")
+    if found.raised is not None:
+        say(printable(f"raised    {found.raised}"))
     say(printable(str(found)), "bad" if found.has_parted else "good")
     for difference in found.differences:
         say(f"  {printable(str(difference))}", "bad")

@@ -19,7 +19,7 @@ from journal.core.errors import ControlFlow, Diverged, LogUnreadable, TurnNotFou
 from journal.core.failures import describe
 from journal.core.ports import Claim, Claimed, Delta, QueueChange, World
 from journal.core.records import MIN_READER, ErrorInfo, NewRecord, TurnFinished
-from journal.engine.attempt import Attempt, _call_of, _control_flow
+from journal.engine.attempt import Attempt, _call_of, _control_flow, _place
 from journal.engine.claim import Flusher, Holding
 from journal.engine.deltas import Deltas
 from journal.replay.fields import Difference, differences
@@ -36,6 +36,7 @@ STALL_SECONDS = 10.0
 """How long the code may do nothing that the log knows of before the replay is given up."""
 _QUIET_SECONDS = 0.05
 """How long nothing happens once the log has ended, until the handler is stopped."""
+_TICKS = 4
 _CANCELS, _CANCEL_SECONDS = 5, 1.0
 _attempt: ContextVar["OfflineAttempt | None"] = ContextVar("journal_offline", default=None)
 
@@ -277,7 +278,14 @@ class OfflineAttempt(Attempt):
         """Something happened: the handler has a while from now on."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(self._patience(), self._stop)
+        self._wait(self._patience() / _TICKS, _TICKS)
+
+    def _wait(self, seconds: float, ticks: int) -> None:
+        """Stop the handler after so many ticks: code that blocks the loop for long (an import) uses up but one."""
+        if ticks:
+            self._timer = self._loop.call_later(seconds, self._wait, seconds, ticks - 1)
+        else:
+            self._stop()
 
     def _stop(self) -> None:
         if not self._quiet.done():
@@ -333,6 +341,8 @@ class OfflineAttempt(Attempt):
         self, replay: Replay, handler: "asyncio.Task[Any]", error: BaseException | None
     ) -> None:
         replay.replayed = ended_now = self._ended(handler, error)
+        if isinstance(error, Exception):
+            replay.raised = f"{type(error).__qualname__} at {_place(error)}"
         if ended_now.status != "cancelled" and (key := self.history.unclaimed()) is not None:
             await self._parting(replay, Diverged(call=key, recorded={"key": key}, asked=None), None)
         elif replay.recorded is not None:

@@ -1,23 +1,13 @@
-"""A run read whole from a store, for a replay that then needs none."""
+"""A run read whole, from a store or a file, for a replay that then needs neither."""
 
-from typing import Protocol
+import os
 
 from journal.core.records import Record
+from journal.engine.bundles import BundleSource, open_bundle
+from journal.engine.digest import Source
 from journal.replay.recorded import RecordedRun, blobs_of
 
 _PAGE = 500
-
-
-class Source(Protocol):
-    """What a run is read from: a world, or a file."""
-
-    async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
-        """See `Log.read`."""
-        ...
-
-    async def get_blob(self, run: str, blob: str) -> bytes:
-        """See `Log.get_blob`."""
-        ...
 
 
 async def read_run(source: Source, run: str) -> RecordedRun:
@@ -32,3 +22,9 @@ async def read_run(source: Source, run: str) -> RecordedRun:
         if len(page) < _PAGE:
             break
     return RecordedRun(records, blobs)
+
+
+async def read_file(path: str | os.PathLike[str]) -> RecordedRun:
+    """The run that was exported to `path`. Raises a `BundleError`, and what reading raises."""
+    with open_bundle(path) as bundle:
+        return await read_run(BundleSource(bundle), bundle.run)

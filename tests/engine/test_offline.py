@@ -1,6 +1,7 @@
 """A replay offline: what it serves, where it stops, what it finds, and that nothing can happen in it."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -440,3 +441,12 @@ async def test_code_that_waits_for_something_else_is_given_up() -> None:
 
     found = await again(hangs, await ran(quick), stall_seconds=0.2)
     assert (found.verdict, found.has_parted) == ("stalled", True)
+
+
+async def test_code_that_blocks_the_loop_is_waited_for() -> None:
+    async def imports(turn: Turn, text: str) -> str:
+        time.sleep(0.5)  # as an import does
+        return await turn.step(shout, text)
+
+    found = await again(imports, await ran(imports), stall_seconds=0.2)
+    assert found.verdict == "same"

@@ -1,0 +1,73 @@
+"""Would this code strand a run? Every unfinished turn of a journal's agents, replayed offline against the present code.
+
+What is looked at is the turn that a worker would carry on. Nothing acts, and nothing is written.
+"""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from journal.core.errors import JournalError, LogError
+from journal.core.ports import RunInfo, RunQuery, RunStatus, World
+from journal.engine.journal import Journal
+from journal.engine.offline import STALL_SECONDS, replay
+from journal.engine.reading import read_run
+from journal.replay.verdict import Replay
+
+_PAGE = 200
+_UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "parked", "blocked")
+
+
+class InFlight(msgspec.Struct, frozen=True, kw_only=True):
+    """One unfinished turn."""
+
+    run: str
+    turn: str
+    agent: str
+    status: RunStatus
+    replay: Replay | None = None
+    """None: its log cannot be read."""
+    error: str | None = None
+    refuses_drift: bool = False
+    """Whether the agent refuses calls whose configuration has changed since."""
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether a worker with this code could not carry it on."""
+        if self.replay is None or self.replay.has_parted:
+            return True
+        return self.refuses_drift and bool(self.replay.drifted)
+
+
+async def in_flight(
+    journal: Journal, world: World, *, stall_seconds: float = STALL_SECONDS
+) -> AsyncIterator[InFlight]:
+    """Each unfinished turn of the journal's agents, as it is found. Raises what listing raises."""
+    seen: set[str] = set()
+    for status in _UNFINISHED:
+        before: int | None = None
+        while page := await world.runs(RunQuery(status=status, before=before, limit=_PAGE)):
+            for info in page:
+                is_here = not info.closed and not info.building and info.moved_to is None
+                if info.agent in journal.agents and is_here and info.run not in seen:
+                    seen.add(info.run)
+                    if info.turn is not None:
+                        yield await _look(journal, world, info, info.turn, stall_seconds)
+            before = page[-1].position
+
+
+async def _look(journal: Journal, world: World, info: RunInfo, turn: str, stall_seconds: float) -> InFlight:
+    agent = journal.agents[info.agent]
+    found = InFlight(
+        run=info.run,
+        turn=turn,
+        agent=info.agent,
+        status=info.status,
+        refuses_drift=getattr(agent, "drift", "accept") == "refuse",
+    )
+    try:
+        log = await read_run(world, info.run)
+        replayed = await replay(agent, log, turn=turn, stall_seconds=stall_seconds)
+    except (LogError, JournalError) as error:
+        return msgspec.structs.replace(found, error=str(error))
+    return msgspec.structs.replace(found, replay=replayed)
