@@ -3,11 +3,12 @@
 What is looked at is the turn that a worker would carry on. Nothing acts, and nothing is written.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
 
-from journal.core.errors import JournalError, LogError
+from journal.core.errors import JournalError
 from journal.core.ports import RunInfo, RunQuery, RunStatus, World
 from journal.engine.journal import Journal
 from journal.engine.offline import STALL_SECONDS, replay
@@ -15,6 +16,8 @@ from journal.engine.reading import read_run
 from journal.replay.verdict import Replay
 
 _PAGE = 200
+_AT_ONCE = 16
+"""Replays that wait for code that waits do so together."""
 _UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "parked", "blocked")
 
 
@@ -47,27 +50,35 @@ async def in_flight(
     for status in _UNFINISHED:
         before: int | None = None
         while page := await world.runs(RunQuery(status=status, before=before, limit=_PAGE)):
-            for info in page:
-                is_here = not info.closed and not info.building and info.moved_to is None
-                if info.agent in journal.agents and is_here and info.run not in seen:
-                    seen.add(info.run)
-                    if info.turn is not None:
-                        yield await _look(journal, world, info, info.turn, stall_seconds)
+            chosen = [info for info in page if info.run not in seen and _is_looked_at(journal, info)]
+            seen.update(info.run for info in chosen)
+            for start in range(0, len(chosen), _AT_ONCE):
+                some = chosen[start : start + _AT_ONCE]
+                for found in await asyncio.gather(
+                    *(_look(journal, world, info, stall_seconds) for info in some)
+                ):
+                    yield found
             before = page[-1].position
 
 
-async def _look(journal: Journal, world: World, info: RunInfo, turn: str, stall_seconds: float) -> InFlight:
+def _is_looked_at(journal: Journal, info: RunInfo) -> bool:
+    is_here = not info.closed and not info.building and info.moved_to is None
+    return is_here and info.turn is not None and info.agent in journal.agents
+
+
+async def _look(journal: Journal, world: World, info: RunInfo, stall_seconds: float) -> InFlight:
+    assert info.turn is not None
     agent = journal.agents[info.agent]
     found = InFlight(
         run=info.run,
-        turn=turn,
+        turn=info.turn,
         agent=info.agent,
         status=info.status,
         refuses_drift=getattr(agent, "drift", "accept") == "refuse",
     )
     try:
         log = await read_run(world, info.run)
-        replayed = await replay(agent, log, turn=turn, stall_seconds=stall_seconds)
-    except (LogError, JournalError) as error:
+        replayed = await replay(agent, log, turn=info.turn, stall_seconds=stall_seconds)
+    except JournalError as error:
         return msgspec.structs.replace(found, error=str(error))
     return msgspec.structs.replace(found, replay=replayed)

@@ -36,6 +36,8 @@ STALL_SECONDS = 10.0
 """How long the code may do nothing that the log knows of before the replay is given up."""
 _QUIET_SECONDS = 0.05
 """How long nothing happens once the log has ended, until the handler is stopped."""
+_UNASKED_SECONDS = 1.0
+"""How long it may take the code to ask for what is recorded beside the call at which the log ends."""
 _TICKS = 4
 _CANCELS, _CANCEL_SECONDS = 5, 1.0
 _attempt: ContextVar["OfflineAttempt | None"] = ContextVar("journal_offline", default=None)
@@ -297,8 +299,8 @@ class OfflineAttempt(Attempt):
             return _QUIET_SECONDS if is_all_asked else self.stall_seconds
         if any(call.then == "new" for call in self.at):
             return _QUIET_SECONDS
-        if self.at and is_all_asked and self.history.finished is None:
-            return _QUIET_SECONDS
+        if self.at and self.history.finished is None:
+            return _QUIET_SECONDS if is_all_asked else min(_UNASKED_SECONDS, self.stall_seconds)
         return self.stall_seconds
 
     async def _end(self, handler: "asyncio.Task[Any]") -> None:
@@ -370,13 +372,21 @@ class OfflineAttempt(Attempt):
             replay.verdict = "differs"
             places = "; ".join(map(str, self.at))
             replay.detail = f"the turn is finished in the log, and the code asks for more: {places}"
-        elif (key := self.history.unclaimed()) is None and self.at:
+            return
+        key = self.history.unclaimed()
+        places = "; ".join(map(str, self.at))
+        if not self.at:
+            replay.verdict = "stalled"
+            recorded = "" if key is None else f", and the log holds {key!r} next"
+            replay.detail = f"the code did nothing that is recorded for {self.stall_seconds:g} s{recorded}"
+        elif key is None:
             replay.verdict = "log_ends"
         else:
-            replay.verdict = "stalled"
-            waits = f" ({'; '.join(map(str, self.at))})" if self.at else ""
-            recorded = "" if key is None else f", and the log holds {key!r} next"
-            replay.detail = f"the code asked for nothing for {self.stall_seconds:g} s{waits}{recorded}"
+            # It was asked for when this call had no outcome either, so nothing can be in its way.
+            replay.verdict = "diverged"
+            replay.detail = (
+                f"call {key!r} is in the log and the code does not ask for it before the log ends: {places}"
+            )
 
     async def _parting(self, replay: Replay, error: Diverged, call: "Call | None") -> None:
         replay.verdict, replay.detail = "diverged", parting(error)

