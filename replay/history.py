@@ -4,6 +4,7 @@
 records of other turns, which it skips. Next: `matcher.py` decides on it, `state.py` folds whole runs.
 """
 
+import re
 from collections import Counter
 
 import msgspec
@@ -14,6 +15,7 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    Observed,
     Record,
     RunCreated,
     TurnBlocked,
@@ -22,6 +24,8 @@ from journal.core.records import (
     TurnStarted,
     TurnSubmitted,
 )
+
+_TASK = re.compile(r"t[0-9]+")
 
 
 def scope_of(key: str) -> str:
@@ -33,6 +37,20 @@ def is_counted(key: str) -> bool:
     """Whether the key was made by counting (``name#n``), rather than named by the caller or a model."""
     _, found, count = key.rpartition("#")
     return bool(found) and count.isdecimal()
+
+
+def is_timeout(key: str) -> bool:
+    """Whether an observation under that key says that a `turn.timeout` ran out."""
+    return key.rpartition("/")[2].startswith("@timeout#")
+
+
+def drift_key(call: str) -> str:
+    """The key under which it is noted how a recorded call would be configured now."""
+    return f"{call}@drift"
+
+
+def _seq(event: "tuple[int, Event]") -> int:
+    return event[0]
 
 
 def is_of_run(evidence: CallEvidence, created: RunCreated | None) -> bool:
@@ -54,6 +72,20 @@ class CallHistory(msgspec.Struct, gc=False):
     evidence_seq: int = 0
 
 
+def is_cancelled(call: CallHistory) -> bool:
+    """Whether the handler saw a cancellation in place of the outcome."""
+    return call.outcome is not None and (call.outcome.cancelled or call.outcome.status == "cancelled")
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Something recorded that the handler waited for: the outcome of a call, or a timeout that ran out."""
+
+    key: str
+    time: float
+    is_cancelled: bool
+    """Whether the handler saw a cancellation in its place."""
+
+
 class TurnHistory:
     """Everything recorded of one turn so far."""
 
@@ -64,6 +96,7 @@ class TurnHistory:
         self.submitted_seq = 0
         self.attempts = 0
         self.calls: dict[str, CallHistory] = {}
+        self.observed: dict[str, Observed] = {}
         self.finished: TurnFinished | None = None
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
@@ -72,6 +105,8 @@ class TurnHistory:
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
         self._claimed: set[str] = set()
+        self._timeouts: list[tuple[int, Event]] = []
+        self._tasks: dict[str, dict[str, tuple[str, bytes]]] | None = None
 
     def add(self, record: Record) -> None:
         """Take in the next record of the run."""
@@ -99,6 +134,11 @@ class TurnHistory:
                 if call.evidence is None:
                     call.evidence = body
                     call.evidence_seq = record.seq
+            case Observed() as body:
+                key = record.key or ""
+                if is_timeout(key):
+                    self._timeouts.append((record.seq, Event(key, record.time, False)))
+                self.observed[key] = body
             case TurnStarted() as body:
                 self.attempts = max(self.attempts, body.attempt)
             case TurnSubmitted() as body:
@@ -137,6 +177,26 @@ class TurnHistory:
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
                 del self.calls[key]
 
+    def events(self) -> list[Event]:
+        """What the handler waited for, in the order of the log."""
+        found = [(call.outcome_seq, call) for call in self.calls.values() if call.outcome is not None]
+        events = [(seq, Event(call.key, call.outcome_time, is_cancelled(call))) for seq, call in found]
+        return [event for _, event in sorted(events + self._timeouts, key=_seq)]
+
+    def tasks_of(self, scope: str) -> dict[str, tuple[str, bytes]]:
+        """The scopes of tasks that were opened below `scope`: its first recorded call, by name."""
+        if not self.calls:
+            return {}
+        if self._tasks is None:
+            self._tasks = {}
+            for key, call in self.calls.items():
+                parent, _, name = scope_of(key).rpartition("/")
+                if call.intent is not None and _TASK.fullmatch(name):
+                    self._tasks.setdefault(parent, {}).setdefault(
+                        name, (call.intent.name, call.intent.input_digest)
+                    )
+        return self._tasks.get(scope, {})
+
     # Claiming: which recorded intents the running code has asked for --------------------------------
 
     def claim(self, key: str) -> None:
@@ -165,7 +225,7 @@ class TurnHistory:
         call = self.calls[key]
         if call.outcome is None:
             return call.intent is None  # nothing but evidence of somebody who lost the run
-        return call.outcome.cancelled or call.outcome.status == "cancelled"
+        return is_cancelled(call)
 
     def _counts(self) -> Counter[str]:
         if self._unclaimed is None:

@@ -126,7 +126,7 @@ class Replay(msgspec.Struct, kw_only=True):
                 return f"ended as recorded: {self.recorded.status}"
             case "log_ends":
                 places = "; ".join(map(str, self.at))
-                return f"the log ends here: {places}"
+                return f"the log ends here: {places}" if places else "the log ends here"
             case "would_finish":
                 assert self.replayed is not None
                 return (

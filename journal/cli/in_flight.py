@@ -34,7 +34,9 @@ def tell(settings: Settings, found: list[InFlight], others: dict[str, int]) -> N
             emit(_as_json(one))
         return
     if found:
-        marks: list[Mark] = ["bad" if one.is_stranded else "good" for one in found]
+        marks: list[Mark] = [
+            "bad" if one.is_stranded else "interrupted" if one.is_undecided else "good" for one in found
+        ]
         table(_HEADER, [_row(one) for one in found], marks)
     for one in found:
         if one.is_stranded and one.replay is not None and one.replay.differences:
@@ -46,6 +48,8 @@ def tell(settings: Settings, found: list[InFlight], others: dict[str, int]) -> N
         f"{len(found):,} unfinished, {stranded:,} of them stranded by this code",
         "bad" if stranded else "good",
     )
+    if undecided := sum(one.is_undecided for one in found):
+        remark(f"{undecided:,} could not be told: the code waits for something that is no call")
     for agent, count in others.items():
         remark(
             f"{count:,} unfinished of agent {agent!r}, which is not registered here: nothing is said of them"
@@ -54,7 +58,7 @@ def tell(settings: Settings, found: list[InFlight], others: dict[str, int]) -> N
 
 def _as_json(one: InFlight) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(one, replay=None))
-    told["stranded"] = one.is_stranded
+    told |= {"stranded": one.is_stranded, "undecided": one.is_undecided}
     told["replay"] = None if one.replay is None else as_json(one.replay)
     return told
 
@@ -64,5 +68,5 @@ def _row(one: InFlight) -> tuple[str, str, str, str, str]:
         return one.run, one.turn, one.agent, "-", one.error or ""
     words = str(one.replay)
     if one.replay.drifted:
-        words += f"; {len(one.replay.drifted)} drifted" + (", which is refused" if one.refuses_drift else "")
+        words += f"; {len(one.replay.drifted)} drifted"
     return one.run, one.turn, one.agent, str(len(one.replay.calls)), words

@@ -71,6 +71,7 @@ class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
     input: Value
     input_digest: bytes
     seed: int = 0
+    """What the turn's `random` and `uuid` follow from; 0: from the run's nonce."""
 
 
 class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -130,6 +131,14 @@ class CallEvidence(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Of the claim that was lost."""
     nonce: bytes = b""
     """Of the run as its holder knew it: one that was swept and begun anew under the same id has another."""
+
+
+class Observed(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """What the handler read outside a call, for replay to answer the same. Its key is in the envelope."""
+
+    TYPE: ClassVar[str] = "observed"
+    value: bytes
+    """Canonical JSON, small."""
 
 
 class TurnFinished(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -221,6 +230,7 @@ BODIES: dict[str, type[Body]] = {
         CallIntent,
         CallOutcome,
         CallEvidence,
+        Observed,
         TurnFinished,
         TurnBlocked,
         TurnRetried,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - input
 O = TypeVar("O")  # noqa: E741 - output
 Handler = Callable[[Turn, I], Awaitable[O]]
+Drift = Literal["accept", "refuse"]
 
 
 class Agent(Generic[I, O]):
@@ -37,11 +38,13 @@ class Agent(Generic[I, O]):
         *,
         name: str,
         tools: Mapping[str, Policy] | None = None,
+        drift: Drift = "accept",
     ) -> None:
         self.journal = journal
         self.handler = handler
         self.name = name
         self.tools: Mapping[str, Policy] = dict(tools or {})
+        self.drift: Drift = drift
         self.input_codec: ValueCodec[I]
         self.input_codec, self._input_type = _input_codec(handler, name)
         self.output_codec: ValueCodec[O] = result_codec(handler)

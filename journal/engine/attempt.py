@@ -47,10 +47,11 @@ from journal.core.records import (
 from journal.engine.calls import Named
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
+from journal.engine.order import Order
 from journal.engine.scope import Scope, enter_root
 from journal.engine.turn import Turn
 from journal.replay.history import TurnHistory
-from journal.replay.matcher import parting
+from journal.replay.matcher import parting, recorded_call
 
 if TYPE_CHECKING:
     from journal.engine.agent import Agent
@@ -100,6 +101,7 @@ class Attempt:
         self.deps: Any = None
         self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
         self.root = Scope(self, "", None)
+        self.order = Order(self)
         self._handler: asyncio.Task[Any] | None = None
         self._recancels = 0
         self.deltas = Deltas(holding, self.log)
@@ -265,7 +267,7 @@ class Attempt:
         raised: BaseException | None = None,
     ) -> None:
         if status != "cancelled" and (key := self.history.unclaimed()) is not None:
-            recorded = {"key": key}
+            recorded = recorded_call(self.history.calls[key])
             await self._diverged(Diverged(call=key, recorded=recorded, asked=None))
             return
         body = TurnFinished(status=status, output=output, error=error, cause=cause)

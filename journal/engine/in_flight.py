@@ -31,15 +31,16 @@ class InFlight(msgspec.Struct, frozen=True, kw_only=True):
     replay: Replay | None = None
     """None: its log cannot be read."""
     error: str | None = None
-    refuses_drift: bool = False
-    """Whether the agent refuses calls whose configuration has changed since."""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the code waits for something else than its calls, so that it cannot be told."""
+        return self.replay is not None and self.replay.verdict == "stalled"
 
     @property
     def is_stranded(self) -> bool:
-        """Whether a worker with this code could not carry it on."""
-        if self.replay is None or self.replay.has_parted:
-            return True
-        return self.refuses_drift and bool(self.replay.drifted)
+        """Whether a worker with this code could not carry it on: its log cannot be read, or the code parts from it."""
+        return not self.is_undecided and (self.replay is None or self.replay.has_parted)
 
 
 async def in_flight(
@@ -74,7 +75,6 @@ async def _look(journal: Journal, world: World, info: RunInfo, stall_seconds: fl
         turn=info.turn,
         agent=info.agent,
         status=info.status,
-        refuses_drift=getattr(agent, "drift", "accept") == "refuse",
     )
     try:
         log = await read_run(world, info.run)

@@ -27,7 +27,7 @@ from journal.core.errors import (
     UnknownAgent,
     WorldUnavailable,
 )
-from journal.core.ids import check_id, new_batch_id, new_run_id, new_token
+from journal.core.ids import check_id, new_batch_id, new_run_id, new_seed, new_token
 from journal.core.ports import (
     AgentStats,
     Answer,
@@ -51,7 +51,7 @@ from journal.core.ports import KeyConflict as KeyConflictAnswer
 from journal.core.records import MIN_READER, Body, CancelRequested, Policy, Record, RunCreated, TurnSubmitted
 from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
-from journal.engine.agent import Agent, Handler
+from journal.engine.agent import Agent, Drift, Handler
 from journal.engine.bundles import export_to
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
@@ -111,10 +111,16 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        drift: Drift = "accept",
     ) -> Agent[I, O]: ...
     @overload
     def agent(
-        self, /, *, name: str | None = None, tools: Mapping[str, Policy] | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        tools: Mapping[str, Policy] | None = None,
+        drift: Drift = "accept",
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -123,17 +129,22 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        drift: Drift = "accept",
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 
-        `tools`: replay policies by tool name or glob, before those of the journal.
+        `tools`: replay policies by tool name or glob, before those of the journal. `drift`: what becomes of a turn
+        whose recorded model calls were made with another prompt, other tools or settings than the code has now:
+        ``"accept"`` carries it on and notes so in its log, ``"refuse"`` blocks it.
         """
 
         def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
             chosen = check_id(name or handler.__name__, "agent name")
             if chosen in self.agents:
                 raise InvalidOptions(f"agent {chosen!r} is registered twice: give one of them another name=")
-            agent = Agent(self, handler, name=chosen, tools=check_policies(tools or {}))
+            if drift not in ("accept", "refuse"):
+                raise InvalidOptions(f"drift is 'accept' or 'refuse', not {drift!r}")
+            agent = Agent(self, handler, name=chosen, tools=check_policies(tools or {}), drift=drift)
             self.agents[chosen] = agent
             return agent
 
@@ -294,7 +305,7 @@ class Journal:
             run,
             new_batch_id(),
             Keyed(f"turn:{turn}", digest),
-            (seal(run, TurnSubmitted(input=value, input_digest=digest), turn=turn),),
+            (seal(run, TurnSubmitted(input=value, input_digest=digest, seed=new_seed()), turn=turn),),
             create=Create(agent, seal(run, created), MIN_READER),
             at_head=at_head,
             queue=Submit(turn, priority, due_at),

@@ -18,7 +18,7 @@ from journal.core.codec import Blob
 from journal.core.errors import ControlFlow, Diverged, LogUnreadable, TurnNotFound
 from journal.core.failures import describe
 from journal.core.ports import Claim, Claimed, Delta, QueueChange, World
-from journal.core.records import MIN_READER, ErrorInfo, NewRecord, TurnFinished
+from journal.core.records import MIN_READER, ErrorInfo, NewRecord, Observed, TurnFinished
 from journal.engine.attempt import Attempt, _call_of, _control_flow, _place
 from journal.engine.claim import Flusher, Holding
 from journal.engine.deltas import Deltas
@@ -137,7 +137,9 @@ class ReadOnlyHolding(Holding):
         raise LogEnds("nothing acts in a replay offline")
 
     def buffer(self, record: NewRecord, blob: Blob | None = None) -> None:
-        """Refused, always."""
+        """Refused, but for what the handler merely observes (a clock, a drift): that is forgotten."""
+        if record.type == Observed.TYPE:
+            return
         raise LogEnds("nothing is recorded in a replay offline")
 
     async def commit(
@@ -254,14 +256,14 @@ class OfflineAttempt(Attempt):
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            was_done = handler.done()
+            was_done, missing = handler.done(), self.order.missing
             is_cancelling = self._is_cancelled_turn and self.fatal is None
             await self._end(handler)
         replay = Replay(run=self.holding.run, turn=self.turn_id, agent=self.agent.name, verdict="stopped")
         replay.calls, replay.at = self.calls, self.at
         try:
             await self._recall_end(replay)
-            await self._judge(replay, handler, was_done or is_cancelling)
+            await self._judge(replay, handler, missing, was_done or is_cancelling)
         except LogUnreadable as error:
             replay.verdict, replay.detail = "unreadable", str(error.cause)
         return replay
@@ -321,7 +323,9 @@ class OfflineAttempt(Attempt):
 
     # Judging -----------------------------------------------------------------------------------------
 
-    async def _judge(self, replay: Replay, handler: "asyncio.Task[Any]", has_ended: bool) -> None:
+    async def _judge(
+        self, replay: Replay, handler: "asyncio.Task[Any]", missing: str | None, has_ended: bool
+    ) -> None:
         error: BaseException | None = None
         if handler.done():
             error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
@@ -337,7 +341,7 @@ class OfflineAttempt(Attempt):
         elif has_ended and handler.done() and not isinstance(control, ControlFlow):
             await self._finished(replay, handler, error)
         else:
-            self._cut_short(replay)
+            self._cut_short(replay, missing, has_ended)
 
     async def _finished(
         self, replay: Replay, handler: "asyncio.Task[Any]", error: BaseException | None
@@ -367,26 +371,25 @@ class OfflineAttempt(Attempt):
         info = describe(error) if isinstance(error, Exception) else ErrorInfo(type=type(error).__qualname__)
         return Ended(status="failed", error=info, cause=_call_of(error))
 
-    def _cut_short(self, replay: Replay) -> None:
-        if self.history.finished is not None and self.at:
-            replay.verdict = "differs"
-            places = "; ".join(map(str, self.at))
-            replay.detail = f"the turn is finished in the log, and the code asks for more: {places}"
-            return
-        key = self.history.unclaimed()
+    def _cut_short(self, replay: Replay, missing: str | None, has_ended: bool) -> None:
         places = "; ".join(map(str, self.at))
-        if not self.at:
+        key = missing or self.history.unclaimed()
+        if self.at and self.history.finished is not None:
+            replay.verdict = "differs"
+            replay.detail = f"the turn is finished in the log, and the code asks for more: {places}"
+        elif key is None and (self.at or has_ended):
+            replay.verdict = "log_ends"
+        elif self.at or missing is not None:
+            # It was recorded when that lay ahead as well, so nothing can be in its way.
+            replay.verdict = "diverged"
+            where = (
+                f" before the log ends: {places}" if self.at else ", and what it waits for lies behind that"
+            )
+            replay.detail = f"call {key!r} is in the log and the code does not ask for it{where}"
+        else:
             replay.verdict = "stalled"
             recorded = "" if key is None else f", and the log holds {key!r} next"
             replay.detail = f"the code did nothing that is recorded for {self.stall_seconds:g} s{recorded}"
-        elif key is None:
-            replay.verdict = "log_ends"
-        else:
-            # It was asked for when this call had no outcome either, so nothing can be in its way.
-            replay.verdict = "diverged"
-            replay.detail = (
-                f"call {key!r} is in the log and the code does not ask for it before the log ends: {places}"
-            )
 
     async def _parting(self, replay: Replay, error: Diverged, call: "Call | None") -> None:
         replay.verdict, replay.detail = "diverged", parting(error)

@@ -151,7 +151,7 @@ def test_a_damaged_log_is_told_and_the_others_are_looked_at(cli: Cli, shop: Path
     database = sqlite3.connect(shop / "journal.db")
     with database:
         database.execute("drop trigger records_never_change")
-        which = "run = (select id from runs where run = 'broken') and seq = 5"
+        which = "rid = (select rid from runs where run = 'broken') and seq = 5"
         database.execute(f"update records set body = x'00' where {which}")
     database.close()
     found = cli("check", "--in-flight")

@@ -27,6 +27,7 @@ from journal.core.records import (
     CallOutcome,
     CancelRequested,
     ErrorInfo,
+    Observed,
     Record,
     RunClosed,
     RunCreated,
@@ -110,6 +111,7 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
         {"outcome": {"status": "ok", "value": b"1"}, "epoch": 4, "nonce": b"n"},
         CallEvidence(outcome=CallOutcome(status="ok", value=b"1"), epoch=4, nonce=b"n"),
     ),
+    ("observed", {"value": b"1764500000.25"}, Observed(value=b"1764500000.25")),
     (
         "turn.finished ok",
         {"status": "succeeded", "output": b'"done"'},

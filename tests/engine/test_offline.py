@@ -450,3 +450,47 @@ async def test_code_that_blocks_the_loop_is_waited_for() -> None:
 
     found = await again(imports, await ran(imports), stall_seconds=0.2)
     assert found.verdict == "same"
+
+
+async def test_a_branch_that_is_gone_is_named_before_those_that_wait_behind_it() -> None:
+    @step
+    async def later(text: str) -> str:
+        await asyncio.sleep(0.05)
+        return text
+
+    def handler(*names: str) -> Handler:
+        steps: dict[str, Any] = {"later": later, "shout": shout}
+
+        async def work(turn: Turn, text: str) -> int:
+            return len(await asyncio.gather(*(turn.step(steps[name], name) for name in names)))
+
+        return work
+
+    log = await ran(handler("later", "shout"))
+    assert (await again(handler("later", "shout"), log)).verdict == "same"
+    found = await again(handler("later"), log, stall_seconds=0.2)
+    assert (found.verdict, found.detail) == (
+        "diverged",
+        "call 't2/shout#1' is in the log and the code does not ask for it, and what it waits for lies behind that",
+    )
+
+
+async def test_what_is_observed_is_answered_and_drift_is_noted_nowhere() -> None:
+    async def work(turn: Turn, text: str) -> list[Any]:
+        before = turn.now()
+        place, said = await turn.race(turn.step(shout, text), turn.step(slow))
+        return [before.isoformat(), str(turn.uuid()), turn.random(), place, said]
+
+    log = await ran(work)
+    assert (await again(work, log)).verdict == "same"
+    first = next(place for place, record in enumerate(log.records, 1) if record.type == "turn.submitted")
+    found = await again(work, cut(log, first))
+    assert (found.verdict, [call.then for call in found.at]) == ("log_ends", ["new", "new"])
+
+    async def late(turn: Turn, text: str) -> str:
+        async with turn.timeout(0.001):
+            await turn.tool(pay, 1)
+        return "late"
+
+    assert (await again(late, cut(log, first))).verdict == "log_ends"
+    assert "pay 1" not in acts.names
