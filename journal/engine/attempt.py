@@ -55,7 +55,9 @@ from journal.replay.matcher import parting, recorded_call
 
 if TYPE_CHECKING:
     from journal.engine.agent import Agent
+    from journal.engine.calls import Call
     from journal.engine.runtime import Runtime
+    from journal.replay.matcher import Decision
 
 T = TypeVar("T")
 _RECANCEL_SECONDS = 5.0
@@ -68,6 +70,9 @@ Stop = Literal["cancel", "shutdown", "lost", "over"]
 
 class Attempt:
     """The handler's side of a claim."""
+
+    is_offline = False
+    """Whether it is a replay in which nothing may happen."""
 
     def __init__(
         self, runtime: "Runtime", holding: Holding, history: TurnHistory, agent: "Agent[Any, Any]"
@@ -318,6 +323,13 @@ class Attempt:
         self.runtime.turn_lost(self.holding.run, self.turn_id, error)
 
     # What calls need ---------------------------------------------------------------------------------
+
+    def asked(self, call: "Call", decision: "Decision") -> None:
+        """The code asked for `call`, and the turn has a history: `decision` is what becomes of it. For onlookers."""
+
+    async def heard(self, error: ControlFlow, call: "Call") -> None:
+        """`call` ends in `error`, which stops the handler: it is raised once this returns."""
+        self.fatal = self.fatal or error
 
     async def load(self, value: Value | None) -> bytes | None:
         """The canonical JSON behind a recorded value."""

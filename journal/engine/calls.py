@@ -124,7 +124,7 @@ async def settle(attempt: "Attempt", call: Call) -> Settled:
             return await perform(attempt, call)
         return await _carry_out(attempt, call, 1)
     except ControlFlow as error:
-        attempt.fatal = attempt.fatal or error
+        await attempt.heard(error, call)
         raise
 
 
@@ -154,6 +154,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     )
     decision = decide(asked, history)
     history.claim(call.key)
+    attempt.asked(call, decision)
     match decision:
         case Serve(outcome):
             known = history.calls[call.key]

@@ -55,6 +55,7 @@ from journal.engine.agent import Agent, Drift, Handler
 from journal.engine.bundles import export_to
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
+from journal.engine.offline import refuse_offline
 from journal.engine.retrial import plan_retry
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
@@ -159,6 +160,7 @@ class Journal:
 
     async def runtime(self) -> Runtime:
         """The open store and what runs on it, in this loop of this process."""
+        refuse_offline()
         place = (os.getpid(), id(asyncio.get_running_loop()))
         runtime = self._runtimes.get(place)
         if runtime is None or runtime.is_closing:

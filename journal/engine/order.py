@@ -48,6 +48,13 @@ class Order:
         """Whether all that is recorded was released."""
         return not self._due
 
+    @property
+    def missing(self) -> str | None:
+        """The key of what must be released next, where somebody waits behind it and the code has not asked for it."""
+        if not self._due or not self._is_awaited() or self._due[0].key in self._asked:
+            return None
+        return self._due[0].key
+
     def release(self, key: str) -> bool:
         """Whether the event under that key may come at once: it was released or dropped before, or is next, at rest."""
         if key not in self._keys:
