@@ -34,6 +34,7 @@ from journal.replay.state import (
     error_state,
     kept,
     maybe_kept,
+    origin_state,
 )
 
 
@@ -79,6 +80,7 @@ class RunFold:
                 state.agent, state.namespace, state.subject = body.agent, body.namespace, body.subject
                 state.metadata, state.versions = body.metadata, body.versions
                 state.min_reader = body.min_reader
+                state.origin = origin_state(body.origin)
             case RunClosed():
                 state.is_closed = True
                 for turn in state.turns:

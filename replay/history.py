@@ -64,6 +64,8 @@ class TurnHistory:
         self.submitted_seq = 0
         self.attempts = 0
         self.calls: dict[str, CallHistory] = {}
+        self.nonces: dict[str, bytes] = {}
+        """Of the run that a copied call was started in, by key; it stays when the call is set aside."""
         self.finished: TurnFinished | None = None
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
@@ -87,6 +89,8 @@ class TurnHistory:
             case CallIntent() as body:
                 call = self._call(record)
                 call.intent = body
+                if body.nonce:
+                    self.nonces[call.key] = body.nonce
                 call.intent_seqs.append(record.seq)
                 call.intent_time = record.time
             case CallOutcome() as body:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from journal.core.records import BlobRef, CallKind, ErrorInfo, OutcomeStatus, Policy, Value
+from journal.core.records import BlobRef, CallKind, ErrorInfo, Origin, OutcomeStatus, Policy, Value
 
 AttemptEnding = Literal[
     "open", "finished", "failed", "interrupted", "lost", "released", "blocked", "cancelled", "closed"
@@ -155,6 +155,17 @@ class TurnState(msgspec.Struct):
         return self.status in ("succeeded", "failed", "cancelled")
 
 
+class OriginState(msgspec.Struct, frozen=True):
+    """Where a fork comes from."""
+
+    run: str
+    seq: int
+    at: int
+    """The first call of its own, as it numbers them too."""
+    is_anew: bool
+    """Whether the turn began with another input there: then `at` only says which turn."""
+
+
 class RunState(msgspec.Struct):
     """A run up to `head`."""
 
@@ -169,6 +180,7 @@ class RunState(msgspec.Struct):
     metadata: dict[str, str] = {}
     versions: dict[str, str] = {}
     min_reader: int = 1
+    origin: OriginState | None = None
     is_closed: bool = False
     turns: list[TurnState] = []
     """In the order of submission."""
@@ -206,3 +218,10 @@ def error_state(info: ErrorInfo | None) -> ErrorState | None:
     if info is None:
         return None
     return ErrorState(info.type, info.code, maybe_kept(info.args), maybe_kept(info.data))
+
+
+def origin_state(origin: Origin | None) -> OriginState | None:
+    """A recorded origin as the state shows it."""
+    if origin is None:
+        return None
+    return OriginState(origin.run, origin.seq, origin.at, origin.input_digest is not None)

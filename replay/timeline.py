@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True):
 
 def rows(state: RunState, show: Show | None = None) -> list[Row]:
     """The whole run. `show` turns a recorded value into text; without it values are not shown, only their sizes."""
-    drawn = [_run(state)]
+    drawn = [_run(state), *_origin(state)]
     for turn in state.turns:
         calls = [call for call in state.calls if call.turn == turn.id]
         drawn.append(Row("turn", _mark_of(turn), (f"turn {turn.id}", turn.status, _when(turn.time))))
@@ -113,6 +113,14 @@ def _run(state: RunState) -> Row:
         _count(state.head, "record"),
     )
     return Row("run", "plain", cells)
+
+
+def _origin(state: RunState) -> Iterable[Row]:
+    if (origin := state.origin) is None:
+        return
+    how = "in the turn of call" if origin.is_anew else "before call"
+    what = ", begun anew with another input" if origin.is_anew else ""
+    yield Row("note", "quiet", (f"forked from {origin.run} {how} {origin.at}{what} (read up to {origin.seq})",))
 
 
 def _attempt(turn: TurnState, attempt: AttemptState) -> Row:

@@ -27,6 +27,7 @@ VERBS = {
     "workers": "List the workers that were heard of within the last minute: code version, slots in use, agents.",
     "stats": "Count open runs by agent: what is due and since when, what is held, parked, blocked or idle.",
     "retry": "Send a failed or blocked turn on.",
+    "fork": "Begin a new run as another began, up to one of its calls.",
     "cancel": "Ask for a run's turn to be cancelled.",
     "copy": "Copy runs from the store SRC to the store DST, oldest first, or move them there for good.",
     "archive": "Move runs that are done to another store, and keep only their address.",

@@ -3,7 +3,7 @@
     JournalError
     ├── UsageError            the caller: the request itself is wrong
     │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
-    │   ├── UnknownAgent · RunNotFound · TurnNotFound · RunExists · KeyConflict · RunBusy
+    │   ├── UnknownAgent · RunNotFound · TurnNotFound · CallNotFound · RunExists · KeyConflict · RunBusy
     │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding · RunDiffers · RunTooNew
     │   ├── NotRetriable · NotInTurn
     ├── TurnError             whoever awaits the turn
@@ -112,14 +112,26 @@ class TurnNotFound(UsageError):
         super().__init__(f"run {run_id!r} has no turn {turn_id!r}: see journal show {run_id}")
 
 
+class CallNotFound(UsageError):
+    """The run has no call of that number."""
+
+    def __init__(self, *, run_id: str, call: int, calls: int) -> None:
+        self.run_id, self.call, self.calls = run_id, call, calls
+        super().__init__(
+            f"run {run_id!r} has no call {call}; it has {calls}, numbered from 1 (journal show {run_id})"
+        )
+
+
 class RunExists(UsageError):
     """A run of that id was started with another input."""
 
-    def __init__(self, *, run_id: str) -> None:
+    def __init__(self, *, run_id: str, advice: str | None = None) -> None:
         self.run_id = run_id
         super().__init__(
             f"run {run_id!r} was started with another input: choose another run_id, "
             "or give key= to add a further turn to that run"
+            if advice is None
+            else f"run {run_id!r} is there already, and {advice}"
         )
 
 

@@ -49,6 +49,18 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     data: Value | None = None
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where a fork comes from."""
+
+    run: str
+    seq: int
+    """The origin's last record that was read for it."""
+    at: int
+    """The first call that is not taken over, as the origin numbers its calls."""
+    input_digest: bytes | None = None
+    """Of the input that the turn was begun anew with."""
+
+
 class RunCreated(Body, frozen=True, omit_defaults=True, kw_only=True):
     """The first record of a run."""
 
@@ -62,6 +74,8 @@ class RunCreated(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Whose data this is, as the application names them."""
     versions: dict[str, str] = {}
     min_reader: int = 1
+    origin: Origin | None = None
+    """For a fork: what it was forked from."""
 
 
 class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -99,6 +113,8 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """The attempt of the turn in which the call was tried."""
     number: int = 1
     """Which try of the call this is, from 1."""
+    nonce: bytes = b""
+    """In a fork: of the run in which the call was first started, which its idempotency key stays a digest over."""
 
 
 class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):

@@ -1,17 +1,31 @@
 """What tells whether two worlds hold the same run."""
 
 from hashlib import blake2b
+from typing import Protocol
 
 import msgspec
 
-from journal.core.ports import RunImage, World
+from journal.core.ports import RunImage
+from journal.core.records import Record
 
 PIECE_ROWS = 200
 """Records read in one go."""
 _pack = msgspec.msgpack.Encoder().encode
 
 
-async def digest(world: World, image: RunImage) -> bytes:
+class Readable(Protocol):
+    """What holds runs, as far as copying them goes: `Log` has the promises."""
+
+    async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
+        """See `Log.read`."""
+        ...
+
+    async def get_blob(self, run: str, blob: str) -> bytes:
+        """See `Log.get_blob`."""
+        ...
+
+
+async def digest(world: Readable, image: RunImage) -> bytes:
     """Of every field of the run's records up to the image's head, and of its blobs. Raises what reading raises."""
     found = blake2b(digest_size=32)
     head = 0

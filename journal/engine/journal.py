@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, Self, TypeVar, overload
 
+from msgspec import UNSET
+
 from journal.core import values
 from journal.core.clock import Clock, SystemClock
 from journal.core.codec import pack, seal
@@ -52,6 +54,7 @@ from journal.core.records import MIN_READER, Body, CancelRequested, Policy, Reco
 from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
 from journal.engine.agent import Agent, Handler
+from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
 from journal.engine.retrial import plan_retry
@@ -384,6 +387,23 @@ class Journal:
         if not isinstance(answer, Committed | Duplicate):
             raise NotRetriable(run_id=run_id, turn_id=turn, status="changing right now")
         return await self.handle(run_id, turn)
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: int,
+        new_id: str | None = None,
+        input: Any = UNSET,  # noqa: A002 - the field's name everywhere
+    ) -> Handle[Any]:
+        """A new run that took over everything before call `at` (numbered as `journal show` does), and is due.
+
+        What is in doubt there is unknown here. From that call on it is a run like any other, and acts for real.
+        With `input` the turn of that call begins anew with it, and only the turns before are taken over. The same
+        fork is made once: under `new_id`, else under an id made of the arguments. Raises `CallNotFound`, `RunExists`.
+        """
+        forked = await fork_run(self, run_id, at=at, new_id=new_id, input=input)
+        return await self.handle(forked.run, forked.turn)
 
     async def close(self, run_id: str) -> None:
         """Close the run: it takes nothing more, and whoever holds it loses it."""
