@@ -120,7 +120,9 @@ def _origin(state: RunState) -> Iterable[Row]:
         return
     how = "in the turn of call" if origin.is_anew else "before call"
     what = ", begun anew with another input" if origin.is_anew else ""
-    yield Row("note", "quiet", (f"forked from {origin.run} {how} {origin.at}{what} (read up to {origin.seq})",))
+    yield Row(
+        "note", "quiet", (f"forked from {origin.run} {how} {origin.at}{what} (read up to {origin.seq})",)
+    )
 
 
 def _attempt(turn: TurnState, attempt: AttemptState) -> Row:
