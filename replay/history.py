@@ -22,6 +22,7 @@ from journal.core.records import (
     TurnStarted,
     TurnSubmitted,
 )
+from journal.replay.interventions import intervene
 
 
 def scope_of(key: str) -> str:
@@ -52,6 +53,8 @@ class CallHistory(msgspec.Struct, gc=False):
     outcome_time: float = 0.0
     evidence: CallEvidence | None = None
     evidence_seq: int = 0
+    is_optional: bool = False
+    """Whether somebody has said that the code need not ask for it any more."""
 
 
 class TurnHistory:
@@ -114,7 +117,7 @@ class TurnHistory:
             case TurnBlocked() as body:
                 self.blocked = body
             case TurnRetried() as body:
-                self._retry(body)
+                self._retry(body, record.seq)
             case CancelRequested() as body:
                 self.cancel_requested = self.cancel_requested or body
             case _:
@@ -127,7 +130,7 @@ class TurnHistory:
             call = self.calls[key] = CallHistory(key)
         return call
 
-    def _retry(self, retried: TurnRetried) -> None:
+    def _retry(self, retried: TurnRetried, seq: int) -> None:
         cause = self.calls.get(self.finished.cause or "") if self.finished is not None else None
         self.finished = None
         self.blocked = None
@@ -140,6 +143,7 @@ class TurnHistory:
         for key, call in list(self.calls.items()):
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
                 del self.calls[key]
+        intervene(self.calls, retried, seq)
 
     # Claiming: which recorded intents the running code has asked for --------------------------------
 
@@ -167,6 +171,8 @@ class TurnHistory:
     def _may_go_unasked(self, key: str) -> bool:
         """Whether the call lost a race: on replay the winner may be there before it is asked for at all."""
         call = self.calls[key]
+        if call.is_optional:
+            return True
         if call.outcome is None:
             return call.intent is None  # nothing but evidence of somebody who lost the run
         return call.outcome.cancelled or call.outcome.status == "cancelled"

@@ -64,6 +64,8 @@ class OutcomeState(msgspec.Struct, frozen=True):
     """Step retries within the attempt."""
     evidence: int | None = None
     is_probed: bool = False
+    by_hand: int | None = None
+    """Seq of the `turn.retried` in which somebody told it."""
 
 
 class CallState(msgspec.Struct):
@@ -128,6 +130,22 @@ class BlockedState(msgspec.Struct, frozen=True):
     version: str | None = None
 
 
+class RetryState(msgspec.Struct, frozen=True):
+    """What somebody said when they sent the turn on."""
+
+    seq: int
+    from_call: int | None = None
+    """The first of the calls that were set aside, by number."""
+    settled: list[int] = []
+    """Numbers of the calls whose result was told by hand."""
+    did_not_run: list[int] = []
+    """Numbers of those that were said not to have happened."""
+    recorded: str | None = None
+    """Key of the recorded call that stands for another from then on."""
+    asked: str | None = None
+    """Key of that other; None: it may go unasked."""
+
+
 class TurnState(msgspec.Struct):
     """One input of the run, and what became of it."""
 
@@ -148,6 +166,8 @@ class TurnState(msgspec.Struct):
     cancel_reason: str | None = None
     retries: list[int] = []
     """Seqs of its `turn.retried`."""
+    interventions: list[RetryState] = []
+    """Those in which more was said than that it shall go on."""
 
     @property
     def is_finished(self) -> bool:

@@ -170,12 +170,29 @@ class TurnBlocked(Body, frozen=True, omit_defaults=True, kw_only=True):
     version: str | None = None
 
 
+class Accepted(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The call under the key `recorded` stands for what the code asks for in its place."""
+
+    recorded: str
+    key: str | None = None
+    """Of the call that is asked for; None: none is, and the recorded one may go unasked."""
+    kind: CallKind = "step"
+    name: str = ""
+    input_digest: bytes = b""
+
+
 class TurnRetried(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Someone sent a failed or blocked turn on; `superseded` outcomes count no more."""
 
     TYPE: ClassVar[str] = "turn.retried"
     superseded: tuple[int, ...] = ()
     """Seqs of the records set aside."""
+    from_seq: int | None = None
+    """Calls of the turn that began there or later are set aside too."""
+    settled: dict[int, Value | None] = {}
+    """What someone says of calls whose outcome is unknown, by the seq of that outcome, or of the last intent where
+    there is none: the result, or None for one that did not run."""
+    accepted: Accepted | None = None
 
 
 class CancelRequested(Body, frozen=True, omit_defaults=True, kw_only=True):
