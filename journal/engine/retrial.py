@@ -110,7 +110,7 @@ class Said:
             if call is None:
                 continue
             if began(call) >= first:
-                if _has_started(call) and not _is_not_run(settle.get(state.number)):
+                if _has_started(call) and state.number not in settle:
                     started.append(state)
             elif _was_cancelled_after(call, first):
                 self.superseded += [*call.intent_seqs, call.outcome_seq]
