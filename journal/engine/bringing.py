@@ -12,7 +12,7 @@ from journal.core.codec import Blob
 from journal.core.errors import RunDiffers
 from journal.core.ports import RunImage, RunInfo, World
 from journal.core.records import Record
-from journal.engine.digest import PIECE_ROWS, Readable, digest
+from journal.engine.digest import PIECE_ROWS, Source, digest
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Written in one go; a longer blob goes alone."""
@@ -26,7 +26,7 @@ Progress = Callable[[int], None]
 
 
 async def bring(
-    source: Readable,
+    source: Source,
     target: World,
     image: RunImage,
     there: RunInfo | None,
@@ -63,7 +63,7 @@ async def bring(
     await _verify(source, target, image)
 
 
-async def _blobs(source: Readable, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
+async def _blobs(source: Source, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
     """Those that are missing, some at a time."""
     blobs: list[Blob] = []
     size = 0
@@ -80,7 +80,7 @@ async def _blobs(source: Readable, image: RunImage, known: frozenset[str]) -> As
         yield blobs
 
 
-async def _verify(source: Readable, target: World, image: RunImage) -> None:
+async def _verify(source: Source, target: World, image: RunImage) -> None:
     expected = replace(image, held=False, abandoned=False, building=True, due_at=None, closed=None)
     tries = VERIFY_TRIES
     while (found := await target.image(image.run)) != expected:

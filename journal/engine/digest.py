@@ -13,7 +13,7 @@ PIECE_ROWS = 200
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class Readable(Protocol):
+class Source(Protocol):
     """What holds runs, as far as copying them goes: `Log` has the promises."""
 
     async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
@@ -25,7 +25,7 @@ class Readable(Protocol):
         ...
 
 
-async def digest(world: Readable, image: RunImage) -> bytes:
+async def digest(world: Source, image: RunImage) -> bytes:
     """Of every field of the run's records up to the image's head, and of its blobs. Raises what reading raises."""
     found = blake2b(digest_size=32)
     head = 0

@@ -31,7 +31,7 @@ from journal.core.ports import RunImage, World
 from journal.core.records import MIN_READER, Origin, Record, RunCreated
 from journal.core.typed import PLAIN
 from journal.engine.bringing import POLL_SECONDS, bring
-from journal.engine.digest import PIECE_ROWS, Readable
+from journal.engine.digest import PIECE_ROWS, Source
 from journal.replay.prefix import Fork, Given, NoSuchCall, Part, Prefix
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Forking:
 
     def __init__(
         self,
-        source: Readable,
+        source: Source,
         target: World,
         run_id: str,
         *,
@@ -200,7 +200,7 @@ class Forking:
 class _Copy:
     """The fork as if it were a run of a store, to be copied from."""
 
-    def __init__(self, source: Readable, fork: Fork, blob: Blob | None) -> None:
+    def __init__(self, source: Source, fork: Fork, blob: Blob | None) -> None:
         self._source = source
         self._fork = fork
         self._blob = blob
