@@ -5,16 +5,14 @@ from typing import Any
 import click
 import msgspec
 
-from journal.cli.opening import run
 from journal.cli.output import emit, moment, say
-from journal.cli.reading import records
+from journal.cli.reading import Found, records, with_found
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core import values
 from journal.core.codec import open_record
-from journal.core.errors import LogError
+from journal.core.errors import InvalidOptions, LogError
 from journal.core.ports import START, Delta, Item, offset_of, parse_offset
 from journal.core.records import BlobRef, Record
-from journal.engine.journal import Journal
 from journal.replay.timeline import Mark, printable
 
 _LONGEST = 400
@@ -59,12 +57,13 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
     With --json one object a line; its `offset` is what --after takes.
     """
 
-    async def print_all(journal: Journal) -> None:
-        await journal.get(run_id)  # a follower would wait for a run that does not exist
+    async def print_all(found: Found) -> None:
+        if follow and found.world is None:
+            raise InvalidOptions(f"{run_id} is an exported run, to which nothing comes: leave --follow out")
         stream = (
-            (await journal.runtime()).world.follow(run_id, offset=after)
-            if follow
-            else records(journal, run_id, after=parse_offset(after)[0])
+            found.world.follow(run_id, offset=after)
+            if follow and found.world is not None
+            else records(found, after=parse_offset(after)[0])
         )
         async for item in stream:
             seen = _described(item, with_values)
@@ -73,7 +72,7 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
             else:
                 say(_line(seen), _MARKS.get(seen["type"], "quiet" if isinstance(item, Delta) else "plain"))
 
-    run(settings, print_all)
+    with_found(settings, run_id, print_all)
 
 
 def _described(item: Item, with_values: bool) -> dict[str, Any]:

@@ -13,8 +13,10 @@
     ├── WorldError            the operator: the store
     │   ├── WorldUnavailable · WorldBusy · WorldReadOnly · WorldFull · WorldMissing
     │   ├── WorldCorrupt · WorldTooNew · WorldUnknown · MissingCapability
-    └── LogError              whoever wrote the log, or a newer version of us
-        ├── CorruptRecord · UnknownRecordType · RecordTooNew
+    ├── LogError              whoever wrote the log, or a newer version of us
+    │   ├── CorruptRecord · UnknownRecordType · RecordTooNew
+    └── BundleError           whoever handed over the file: an exported run
+        ├── NotABundle · BundleTooNew · BundleDamaged
 
     ControlFlow (BaseException, only inside a handler: harnesses swallow Exception)
     ├── Diverged · ClaimLost · LogUnreadable · HandlerAborted
@@ -473,6 +475,29 @@ class RecordTooNew(LogError):
             run_id=run_id,
             seq=seq,
         )
+
+
+# The file ------------------------------------------------------------------------------------------
+
+
+class BundleError(JournalError):
+    """A file cannot be used as an exported run; `line` (from 1) says where, None: all of it."""
+
+    def __init__(self, reason: str, *, path: str, line: int | None = None) -> None:
+        self.reason, self.path, self.line = reason, path, line
+        super().__init__(f"{path}{'' if line is None else f', line {line}'}: {reason}")
+
+
+class NotABundle(BundleError):
+    """The file is something else."""
+
+
+class BundleTooNew(BundleError):
+    """The file is in a newer format than this version reads."""
+
+
+class BundleDamaged(BundleError):
+    """The file is not what was exported: it was cut, changed or put together."""
 
 
 # Inside a handler ----------------------------------------------------------------------------------

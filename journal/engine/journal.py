@@ -54,6 +54,7 @@ from journal.core.records import MIN_READER, Body, CancelRequested, Policy, Reco
 from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
 from journal.engine.agent import Agent, Handler
+from journal.engine.bundles import export_to
 from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
@@ -334,6 +335,14 @@ class Journal:
         """A page of the run's log."""
         await self.get(run_id)
         return await (await self.runtime()).world.read(run_id, after=after, limit=limit)
+
+    async def export(self, run_id: str, path: str | os.PathLike[str]) -> None:
+        """Write the run to one file, which `journal show`, `log` and `verify` read without a store.
+
+        All that users and models said is in it. It replaces what was there, once it is whole. Raises `RunNotFound`,
+        and a `BundleError` if the file cannot be written.
+        """
+        await export_to((await self.runtime()).world, check_id(run_id, "run id"), path)
 
     async def handle(self, run_id: str, turn_id: str | None = None) -> Handle[Any]:
         """A handle of one of the run's turns: the named one, else its unfinished one, else `start`."""

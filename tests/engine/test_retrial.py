@@ -325,7 +325,7 @@ async def test_there_is_no_such_call(memory: str) -> None:
         await shop.fail()
         for said in ({"from_call": 4}, {"settle": {4: 1}}, {"from_call": 0}):
             with pytest.raises(CallNotFound, match="it has 3"):
-                await journal.retry("r", **said)  # type: ignore[arg-type] # a dict of both kinds
+                await journal.retry("r", **said)
 
 
 async def test_a_call_that_was_set_aside_is_not_named_again(memory: str) -> None:
@@ -373,7 +373,8 @@ async def test_two_that_say_different_things_at_once_do_not_both_count(memory: s
         shop.pay = TimeoutError()
         await shop.fail()
         world = (await journal.runtime()).world
-        append, seen = world.append, []
+        append = world.append
+        seen: list[Any] = []
 
         async def late(batch: Any) -> Any:
             if not seen:
@@ -381,7 +382,7 @@ async def test_two_that_say_different_things_at_once_do_not_both_count(memory: s
                 await journal.retry("r", settle={2: "mine"})
             return await append(batch)
 
-        world.append = late  # type: ignore[assignment,method-assign] # the moment between deciding and writing
+        world.append = late  # type: ignore[method-assign] # the moment between deciding and writing
         with pytest.raises(NotRetriable, match="changing right now"):
             await journal.retry("r", settle={2: "other"})
         records = [open_record(record) for record in await journal.read("r")]
