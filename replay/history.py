@@ -24,6 +24,7 @@ from journal.core.records import (
     TurnStarted,
     TurnSubmitted,
 )
+from journal.replay.interventions import intervene
 
 _TASK = re.compile(r"t[0-9]+")
 
@@ -70,6 +71,8 @@ class CallHistory(msgspec.Struct, gc=False):
     outcome_time: float = 0.0
     evidence: CallEvidence | None = None
     evidence_seq: int = 0
+    is_optional: bool = False
+    """Whether somebody has said that the code need not ask for it any more."""
 
 
 def is_cancelled(call: CallHistory) -> bool:
@@ -97,6 +100,8 @@ class TurnHistory:
         self.attempts = 0
         self.calls: dict[str, CallHistory] = {}
         self.observed: dict[str, Observed] = {}
+        self.nonces: dict[str, bytes] = {}
+        """Of the run that a copied call was started in, by key; it stays when the call is set aside."""
         self.finished: TurnFinished | None = None
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
@@ -105,7 +110,7 @@ class TurnHistory:
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
         self._claimed: set[str] = set()
-        self._timeouts: list[tuple[int, Event]] = []
+        self._observed_at: dict[str, tuple[int, float]] = {}
         self._tasks: dict[str, dict[str, tuple[str, bytes]]] | None = None
 
     def add(self, record: Record) -> None:
@@ -122,6 +127,8 @@ class TurnHistory:
             case CallIntent() as body:
                 call = self._call(record)
                 call.intent = body
+                if body.nonce:
+                    self.nonces[call.key] = body.nonce
                 call.intent_seqs.append(record.seq)
                 call.intent_time = record.time
             case CallOutcome() as body:
@@ -136,9 +143,8 @@ class TurnHistory:
                     call.evidence_seq = record.seq
             case Observed() as body:
                 key = record.key or ""
-                if is_timeout(key):
-                    self._timeouts.append((record.seq, Event(key, record.time, False)))
                 self.observed[key] = body
+                self._observed_at[key] = record.seq, record.time
             case TurnStarted() as body:
                 self.attempts = max(self.attempts, body.attempt)
             case TurnSubmitted() as body:
@@ -150,7 +156,7 @@ class TurnHistory:
             case TurnBlocked() as body:
                 self.blocked = body
             case TurnRetried() as body:
-                self._retry(body)
+                self._retry(body, record.seq)
             case CancelRequested() as body:
                 self.cancel_requested = self.cancel_requested or body
             case _:
@@ -163,7 +169,7 @@ class TurnHistory:
             call = self.calls[key] = CallHistory(key)
         return call
 
-    def _retry(self, retried: TurnRetried) -> None:
+    def _retry(self, retried: TurnRetried, seq: int) -> None:
         cause = self.calls.get(self.finished.cause or "") if self.finished is not None else None
         self.finished = None
         self.blocked = None
@@ -176,12 +182,23 @@ class TurnHistory:
         for key, call in list(self.calls.items()):
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
                 del self.calls[key]
+        for key, (at, _) in list(self._observed_at.items()):
+            if at in gone:
+                del self._observed_at[key], self.observed[key]
+        intervene(self.calls, retried, seq)
 
     def events(self) -> list[Event]:
         """What the handler waited for, in the order of the log."""
-        found = [(call.outcome_seq, call) for call in self.calls.values() if call.outcome is not None]
+        found = [
+            (call.outcome_seq, call)
+            for call in self.calls.values()
+            if call.outcome is not None and not call.is_optional
+        ]
         events = [(seq, Event(call.key, call.outcome_time, is_cancelled(call))) for seq, call in found]
-        return [event for _, event in sorted(events + self._timeouts, key=_seq)]
+        for key, (seq, time) in self._observed_at.items():
+            if is_timeout(key):
+                events.append((seq, Event(key, time, False)))
+        return [event for _, event in sorted(events, key=_seq)]
 
     def tasks_of(self, scope: str) -> dict[str, tuple[str, bytes]]:
         """The scopes of tasks that were opened below `scope`: its first recorded call, by name."""
@@ -223,6 +240,8 @@ class TurnHistory:
     def _may_go_unasked(self, key: str) -> bool:
         """Whether the call lost a race: on replay the winner may be there before it is asked for at all."""
         call = self.calls[key]
+        if call.is_optional:
+            return True
         if call.outcome is None:
             return call.intent is None  # nothing but evidence of somebody who lost the run
         return is_cancelled(call)

@@ -28,6 +28,8 @@ VERBS = {
     "workers": "List the workers that were heard of within the last minute: code version, slots in use, agents.",
     "stats": "Count open runs by agent: what is due and since when, what is held, parked, blocked or idle.",
     "retry": "Send a failed or blocked turn on.",
+    "fork": "Begin a new run as another began, up to one of its calls.",
+    "diff": "Say at which call two runs part, and how.",
     "cancel": "Ask for a run's turn to be cancelled.",
     "copy": "Copy runs from the store SRC to the store DST, oldest first, or move them there for good.",
     "export": "Write a run to one file of text, which `show`, `log` and `verify` take in place of a run id.",

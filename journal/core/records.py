@@ -49,6 +49,18 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     data: Value | None = None
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where a fork comes from."""
+
+    run: str
+    seq: int
+    """The origin's last record that was read for it."""
+    at: int
+    """The first call that is not taken over, as the origin numbers its calls."""
+    input_digest: bytes | None = None
+    """Of the input that the turn was begun anew with."""
+
+
 class RunCreated(Body, frozen=True, omit_defaults=True, kw_only=True):
     """The first record of a run."""
 
@@ -62,6 +74,8 @@ class RunCreated(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Whose data this is, as the application names them."""
     versions: dict[str, str] = {}
     min_reader: int = 1
+    origin: Origin | None = None
+    """For a fork: what it was forked from."""
 
 
 class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -100,6 +114,8 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """The attempt of the turn in which the call was tried."""
     number: int = 1
     """Which try of the call this is, from 1."""
+    nonce: bytes = b""
+    """In a fork: of the run in which the call was first started, which its idempotency key stays a digest over."""
 
 
 class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
@@ -163,12 +179,29 @@ class TurnBlocked(Body, frozen=True, omit_defaults=True, kw_only=True):
     version: str | None = None
 
 
+class Accepted(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The call under the key `recorded` stands for what the code asks for in its place."""
+
+    recorded: str
+    key: str | None = None
+    """Of the call that is asked for; None: none is, and the recorded one may go unasked."""
+    kind: CallKind = "step"
+    name: str = ""
+    input_digest: bytes = b""
+
+
 class TurnRetried(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Someone sent a failed or blocked turn on; `superseded` outcomes count no more."""
 
     TYPE: ClassVar[str] = "turn.retried"
     superseded: tuple[int, ...] = ()
     """Seqs of the records set aside."""
+    from_seq: int | None = None
+    """Calls of the turn that began there or later are set aside too."""
+    settled: dict[int, Value | None] = {}
+    """What someone says of calls whose outcome is unknown, by the seq of that outcome, or of the last intent where
+    there is none: the result, or None for one that did not run."""
+    accepted: Accepted | None = None
 
 
 class CancelRequested(Body, frozen=True, omit_defaults=True, kw_only=True):

@@ -26,14 +26,22 @@ Progress = Callable[[int], None]
 
 
 async def bring(
-    source: Source, target: World, image: RunImage, there: RunInfo | None, on_progress: Progress
+    source: Source,
+    target: World,
+    image: RunImage,
+    there: RunInfo | None,
+    on_progress: Progress,
+    *,
+    beyond: int = 0,
 ) -> None:
     """Bring the target, where the run is as `there` says, to the image, and read it back.
 
+    `beyond`: so many records more are promised until the last piece: nobody can settle it before.
     Raises `RunDiffers`, and what the stores raise.
     """
     run = image.run
-    bare = replace(image, turns=(), keys=())  # those come with the last piece
+    # Turns and keys come with the last piece.
+    bare = replace(image, turns=(), keys=(), head=image.head + beyond)
     head = 0 if there is None else there.head
     if head > image.head:
         raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")

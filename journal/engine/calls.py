@@ -284,6 +284,7 @@ def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blo
         policy=call.policy,
         attempt=attempt.number,
         number=number,
+        nonce=attempt.history.nonces.get(call.key, b""),
     )
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 

@@ -31,7 +31,7 @@ class CallContext:
     @property
     def idempotency_key(self) -> str:
         """Digest of the run's nonce, the turn and the call key: the same in every try, unlike any other call's."""
-        nonce = self.attempt.nonce
+        nonce = self.attempt.history.nonces.get(self.key, self.attempt.nonce)
         return values.digest(b"\0".join((nonce, self.attempt.turn_id.encode(), self.key.encode()))).hex()
 
     @property
