@@ -110,7 +110,8 @@ class TurnHistory:
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
         self._claimed: set[str] = set()
-        self._observed_at: dict[str, tuple[int, float]] = {}
+        self.observed_at: dict[str, tuple[int, float]] = {}
+        """(seq, time) of what was observed, by key."""
         self._tasks: dict[str, dict[str, tuple[str, bytes]]] | None = None
 
     def add(self, record: Record) -> None:
@@ -144,7 +145,7 @@ class TurnHistory:
             case Observed() as body:
                 key = record.key or ""
                 self.observed[key] = body
-                self._observed_at[key] = record.seq, record.time
+                self.observed_at[key] = record.seq, record.time
             case TurnStarted() as body:
                 self.attempts = max(self.attempts, body.attempt)
             case TurnSubmitted() as body:
@@ -182,9 +183,9 @@ class TurnHistory:
         for key, call in list(self.calls.items()):
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
                 del self.calls[key]
-        for key, (at, _) in list(self._observed_at.items()):
-            if at in gone:
-                del self._observed_at[key], self.observed[key]
+        for key, (at, _) in list(self.observed_at.items()):
+            if at in gone or (retried.from_seq is not None and at >= retried.from_seq):
+                del self.observed_at[key], self.observed[key]
         intervene(self.calls, retried, seq)
 
     def events(self) -> list[Event]:
@@ -195,7 +196,7 @@ class TurnHistory:
             if call.outcome is not None and not call.is_optional
         ]
         events = [(seq, Event(call.key, call.outcome_time, is_cancelled(call))) for seq, call in found]
-        for key, (seq, time) in self._observed_at.items():
+        for key, (seq, time) in self.observed_at.items():
             if is_timeout(key):
                 events.append((seq, Event(key, time, False)))
         return [event for _, event in sorted(events, key=_seq)]

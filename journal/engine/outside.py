@@ -152,11 +152,15 @@ async def timeout(attempt: "Attempt", seconds: float) -> AsyncIterator[None]:
                     task.cancel()
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait({task})
+        if watch.has_expired:
+            raise TimeoutError  # it was over before the block was: that is what the log says
+    except TimeoutError as error:
+        if watch.has_expired:
+            error.__journal_call__ = key  # type: ignore[attr-defined]  # read when it escapes the handler
+        raise
     finally:
         if watch.failure is not None:
             raise watch.failure
-    if watch.has_expired:
-        raise TimeoutError  # it was over before the block was: that is what the log says
 
 
 class _Watch:

@@ -240,7 +240,7 @@ def _was_cancelled_after(call: CallHistory, seq: int) -> bool:
 
 
 def superseded(history: TurnHistory) -> tuple[int, ...]:
-    """Seqs of the error outcome that escaped the handler, and of its siblings left without an outcome.
+    """Seqs of the error outcome (or the timeout) that escaped the handler, and of its siblings without an outcome.
 
     A `never` call that was started is not set aside: its outcome stays, so that it is not started again.
     """
@@ -252,9 +252,12 @@ def superseded(history: TurnHistory) -> tuple[int, ...]:
             may_repeat = call.intent.policy == "safe" or _did_not_happen(call)
             if may_repeat and call.outcome.status in ("error", "cancelled", "value_lost"):
                 seqs += [*call.intent_seqs, call.outcome_seq]
-    after = (
-        history.calls[finished.cause].outcome_seq if finished and finished.cause in history.calls else None
-    )
+    after: int | None = None
+    if finished is not None and finished.cause in history.calls:
+        after = history.calls[finished.cause].outcome_seq
+    elif finished is not None and finished.cause in history.observed_at:
+        after = history.observed_at[finished.cause][0]
+        seqs.append(after)
     for call in history.calls.values():
         if call.intent is None or call.intent.policy != "safe":
             continue

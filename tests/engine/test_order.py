@@ -330,6 +330,26 @@ async def test_a_timeout_around_what_is_not_recorded(url: str) -> None:
     assert await twice(url, handler) == ("out of time", "out of time")
 
 
+async def test_a_timeout_that_escaped_is_set_aside_by_a_retry(url: str) -> None:
+    journal = Journal(url)
+
+    async def slow(seconds: float) -> str:
+        await asyncio.sleep(seconds if seconds < 1 or first else 0)
+        return "in time"
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> str:
+        async with turn.timeout(0.05):
+            return await turn.step(slow, 30)
+
+    first = True
+    async with journal:
+        with pytest.raises(TurnFailed, match="TimeoutError"):
+            await work.run(None, run_id="r")
+        first = False
+        assert await (await journal.retry("r")).settle(20, serve=True) == "in time"
+
+
 async def test_a_timeout_nested_in_another(url: str) -> None:
     async def handler(turn: Turn) -> str:
         try:
