@@ -7,18 +7,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from journal.testing.clock import FakeClock
     from journal.testing.crash import Crash, CrashFailed, Report, crash_everywhere
     from journal.testing.effects import Effects
+    from journal.testing.model import ScriptedModel, ScriptEnded
     from journal.testing.points import Point
 
-__all__ = ["Crash", "CrashFailed", "Effects", "Point", "Report", "crash_everywhere"]
+__all__ = [
+    "Crash",
+    "CrashFailed",
+    "Effects",
+    "FakeClock",
+    "Point",
+    "Report",
+    "ScriptEnded",
+    "ScriptedModel",
+    "crash_everywhere",
+]
 
 _HOMES = {
     "Crash": "crash",
     "CrashFailed": "crash",
     "Effects": "effects",
+    "FakeClock": "clock",
     "Point": "points",
     "Report": "crash",
+    "ScriptEnded": "model",
+    "ScriptedModel": "model",
     "crash_everywhere": "crash",
 }
 

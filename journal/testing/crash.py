@@ -2,7 +2,7 @@
 
 One run without a kill finds the points: the turn's start, the intent, the act and the outcome of every call, the
 turn's end. Then, for each, a new run is killed there and started again, as its user would. Next: `mortal.py` (where a
-life ends), `life.py` (how), `judge.py` (what must hold).
+life ends), `life.py` and `process.py` (how), `judge.py` (what must hold).
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from journal.core.errors import InvalidOptions
 from journal.core.records import Record
 from journal.engine.agent import Agent
 from journal.testing.effects import Effect, Effects
@@ -18,6 +19,7 @@ from journal.testing.judge import Calls, Story, judge, read_log
 from journal.testing.life import LaterClock, Life, live_here
 from journal.testing.mortal import Act, Watch
 from journal.testing.points import Point
+from journal.testing.process import Processes
 from journal.worlds.memory import forget, open_memory
 
 _names = count(1)
@@ -65,9 +67,10 @@ class CrashFailed(AssertionError):
 
 
 def crash_everywhere(
-    agent: Agent[Any, Any],
+    agent: Agent[Any, Any] | str,
     input: Any,  # noqa: A002 - the field's name everywhere
     *,
+    world: str | None = None,
     effects: Effects | None = None,
     check: Callable[[Crash], object] | None = None,
     before_each: Callable[[], object] | None = None,
@@ -75,17 +78,32 @@ def crash_everywhere(
 ) -> Report:
     """Kill a turn of `agent` at every point, carry each on, and compare it with a turn that nothing interrupted.
 
+    An agent is killed in this process, in memory, by an event loop that never turns again: that is quick, closures and
+    all, and final (`life.py` says what a loop cannot stop: threads and open connections). Named as ``"module:agent"``,
+    it is killed as a process, with SIGKILL, on SQLite or the store of `world`: that takes a second or two for each
+    point.
+
     What must hold: the turn ends; its result and its log are the same, unless a `never` call became unknown, which
-    lets the handler go another way; no recorded call acts again; no `never` call starts twice; what `effects`
-    counts happens in `never` calls at most, in safe ones at least as often as without a kill, and outside of
-    calls exactly as often. Raises `CrashFailed` with every point at which something went wrong.
+    lets the handler go another way; no recorded call acts again; no `never` call starts twice; what `effects` counts
+    (in processes: any `Effects()` of the application) happens in `never` calls at most as often as without a kill, in
+    safe ones at least as often, and outside of calls no more often. Raises `CrashFailed` with every point at which
+    something went wrong.
 
     `check` is given each crash, and says what it thinks by raising `AssertionError`. `before_each` puts the
     outside world back before each run. `seconds` is how long one life may take.
 
     It blocks while each life runs on a thread of its own; async code awaits ``asyncio.to_thread(crash_everywhere, …)``.
     """
-    stage = _Stage(agent, input, effects, before_each, seconds)
+    before_each = before_each or (lambda: None)
+    stage: Processes | _Here
+    if isinstance(agent, str):
+        stage = Processes(agent, input, world, before_each, seconds)
+    elif world is not None:
+        raise InvalidOptions(
+            'world= takes real processes: name the agent, as in crash_everywhere("module:agent", …)'
+        )
+    else:
+        stage = _Here(agent, input, effects, before_each, seconds)
     plain = [stage.play(None)[0] for _ in range(2)]
     crashes = []
     for point in stage.points:
@@ -112,15 +130,15 @@ def crash_everywhere(
     return report
 
 
-class _Stage:
-    """Plays runs of one agent on one input."""
+class _Here:
+    """Plays runs of one agent on one input, in this process."""
 
     def __init__(
         self,
         agent: Agent[Any, Any],
         given: Any,
         effects: Effects | None,
-        before_each: Callable[[], object] | None,
+        before_each: Callable[[], object],
         seconds: float,
     ) -> None:
         self._agent = agent
@@ -133,8 +151,7 @@ class _Stage:
 
     def play(self, point: Point | None) -> tuple[Story, bool]:
         """A run that is killed at `point`, if it comes there, and carried on; and whether it was."""
-        if self._before_each is not None:
-            self._before_each()
+        self._before_each()
         if self._effects is not None:
             self._effects.clear()
         name = f"crash-{next(_names)}"

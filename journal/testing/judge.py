@@ -74,7 +74,7 @@ def judge(story: Story, plain: Sequence[Story]) -> list[str]:
         [read_log(one.log) for one in plain],
     )
     problems = list(calls.problems)
-    problems += _repeated(story, calls, found)
+    problems += repeated(story, calls, found)
     if calls.finished is None:
         return [*problems, "the turn did not end"]
     is_open = bool(set(calls.unknown).difference(*(model.unknown for model in models)))
@@ -85,7 +85,7 @@ def judge(story: Story, plain: Sequence[Story]) -> list[str]:
     return problems
 
 
-def _repeated(story: Story, calls: Calls, found: Calls) -> list[str]:
+def repeated(story: Story, calls: Calls, found: Calls) -> list[str]:
     """Calls that acted again although they must not."""
     problems = []
     acts = Counter(act.call for life in story.acts for act in life if act.number)

@@ -26,11 +26,12 @@ from journal.core.records import Record
 from journal.engine.agent import Agent
 from journal.engine.journal import Journal
 from journal.testing.mortal import MortalWorld, Watch
+from journal.testing.threads import workers_of
 from journal.worlds.opening import Opener
 
 LEASE_SECONDS = 9.0
 RUN = "crash"
-"""Id of the run that all lives of one kill point work on."""
+"""Id of the run that lives in this process work on, in a store of its own for each kill."""
 _THREAD_SECONDS = 10.0
 
 _graves: list[object] = []
@@ -84,27 +85,31 @@ def mortal(opener: Opener, url: str, journal: Journal, watch: Watch, clock: Cloc
     return opened
 
 
-async def live(agent: Agent[Any, Any], given: Any, watch: Watch, seconds: float) -> Life:
+async def live(agent: Agent[Any, Any], given: Any, run: str, watch: Watch, seconds: float) -> Life:
     """Work on `given` until the turn ends here, as a process does that is started, or started again."""
     journal = agent.journal
-    async with journal:
-        runtime = await journal.runtime()
-        runtime.on_act = watch.on_act
-        watch.bury = runtime.abandon
-        life = Life(found=await read_all(runtime.world))
+    runtime = await journal.runtime()
+    runtime.on_act = watch.on_act
+    watch.bury = runtime.abandon
+    try:
+        life = Life(found=await read_all(runtime.world, run))
         try:
-            await agent.run(given, run_id=RUN, timeout=seconds)
+            await agent.run(given, run_id=run, timeout=seconds)
         except TurnError as error:
             life.failure = error
-        life.log = await read_all(runtime.world)
+        life.log = await read_all(runtime.world, run)
+    except Exception:
+        await journal.aclose()
+        raise
+    await journal.aclose()
     return life
 
 
-async def read_all(world: World) -> list[Record]:
+async def read_all(world: World, run: str) -> list[Record]:
     """The whole log of the run; empty if there is none yet."""
     records: list[Record] = []
-    if await world.run(RUN) is not None:
-        while page := await world.read(RUN, after=len(records)):
+    if await world.run(run) is not None:
+        while page := await world.read(run, after=len(records)):
             records += page
     return records
 
@@ -122,7 +127,7 @@ def live_here(
     """A life in this process; returns when it has ended, in whichever way."""
     mortal_agent = copy_agent(agent, clock=clock)
     mortal_agent.journal.url = mortal(opener, url, mortal_agent.journal, watch, clock)
-    life = _on_thread(lambda: live(mortal_agent, given, watch, seconds), watch)
+    life = _on_thread(lambda: live(mortal_agent, given, RUN, watch, seconds), watch)
     if life is None:
         clock.seconds += LEASE_SECONDS + 1
         return Life(found=[], is_killed=True)
@@ -169,12 +174,11 @@ def _on_thread(main: Callable[[], Coroutine[Any, Any, Life]], watch: Watch) -> L
 
 def _end_threads(loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor) -> None:
     executor.shutdown(wait=True, cancel_futures=True)
-    for thread in threading.enumerate():
-        if getattr(thread, "loop", None) is loop and hasattr(thread, "stop"):  # of anyio, for sync functions
-            thread.stop()
-            thread.join(_THREAD_SECONDS)
-            if thread.is_alive():
-                raise RuntimeError(
-                    "a sync function went on for long after the kill: give crash_everywhere the agent by name "
-                    '("module:agent"), so that it kills real processes'
-                )
+    for thread in list(workers_of(loop)):
+        thread.stop()
+        thread.join(_THREAD_SECONDS)
+        if thread.is_alive():
+            raise RuntimeError(
+                f"a sync function went on for {_THREAD_SECONDS:g} s after the kill: give crash_everywhere the agent "
+                'by name ("module:agent"), so that it kills real processes'
+            )

@@ -59,6 +59,16 @@ def nodes(parts: st.SearchStrategy[Program]) -> st.SearchStrategy[Program]:
 programs = st.recursive(leaves, nodes, max_leaves=8)
 
 
+def is_racing(program: Program, *, apart: bool = False) -> bool:
+    """Whether it depends on what ends first: by a race, or by a failure that reaches tasks beside it."""
+    if isinstance(program, Leaf):
+        return ORDERED and apart and program.fails and program.kind in ("step", "flaky", "model")
+    at_once = program.kind in ("gather", "group")
+    return program.kind in ("race", "as_completed") or any(
+        is_racing(part, apart=apart or at_once) for part in program.parts
+    )
+
+
 class Stand:
     """Where a program runs: its effects, and which calls it asked for."""
 

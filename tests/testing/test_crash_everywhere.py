@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from journal import Journal, NotRun, Ran, Turn, step, tool
+from journal.core.errors import InvalidOptions
 from journal.testing import CrashFailed, Effects, Report, crash_everywhere
 from journal.testing.crash import Crash
 
@@ -247,3 +248,22 @@ def test_a_life_that_does_not_end_is_told() -> None:
 
     report = wrong(handler, seconds=0.3)
     assert {problem for crash in report.wrong for problem in crash.problems} == {"the turn did not end"}
+
+
+def test_named_agents_are_killed_as_processes_and_the_effects_counted_outside() -> None:
+    report = crash_everywhere("tests.testing.bank:pay", 5)
+    assert [str(crash.point) for crash in report.crashes if crash.unknown] == [
+        "once the intent of transfer#1 was durable",
+        "inside transfer#1",
+        "before the outcome of transfer#1 was durable",
+    ]
+    times = {str(c.point): sum(e.name == "transfer" for e in c.effects) for c in report.crashes}
+    # Inside is where the act first waits, or else its end.
+    assert [times[str(crash.point)] for crash in report.crashes] == [1, 1, 0, 1, 1, 1, 1, 1]
+
+
+def test_mistakes_are_told() -> None:
+    with pytest.raises(InvalidOptions, match="is no agent"):
+        crash_everywhere("tests.testing.bank:transfer", 5)
+    with pytest.raises(InvalidOptions, match="real processes"):
+        crash_everywhere(agent(support), "42", world="sqlite:x.db")
