@@ -15,7 +15,7 @@ from journal.core.errors import InvalidOptions
 from journal.core.records import Record
 from journal.engine.agent import Agent
 from journal.testing.effects import Effect, Effects
-from journal.testing.judge import Calls, Story, judge, read_log
+from journal.testing.judge import Story, judge, read_log
 from journal.testing.life import LaterClock, Life, live_here
 from journal.testing.mortal import Act, Watch
 from journal.testing.points import Point
@@ -80,8 +80,8 @@ def crash_everywhere(
 
     An agent is killed in this process, in memory, by an event loop that never turns again: that is quick, closures and
     all, and final (`life.py` says what a loop cannot stop: threads and open connections). Named as ``"module:agent"``,
-    it is killed as a process, with SIGKILL, on SQLite or the store of `world`: that takes a second or two for each
-    point.
+    it is killed as a process, with SIGKILL, on SQLite or the store of `world`: the application is
+    imported once, and each life is a fork of that process.
 
     What must hold: the turn ends; its result and its log are the same, unless a `never` call became unknown, which
     lets the handler go another way; no recorded call acts again; no `never` call starts twice; what `effects` counts
@@ -104,30 +104,35 @@ def crash_everywhere(
         )
     else:
         stage = _Here(agent, input, effects, before_each, seconds)
-    plain = [stage.play(None)[0] for _ in range(2)]
-    crashes = []
-    for point in stage.points:
-        story, is_reached = stage.play(point)
-        problems = judge(story, plain)
-        calls: Calls = read_log(story.log)
-        crash = Crash(
-            point=point,
-            problems=tuple(problems),
-            log=tuple(story.log),
-            unknown=tuple(calls.unknown),
-            effects=tuple(story.effects),
-            is_reached=is_reached,
-        )
-        if check is not None:
-            try:
-                check(crash)
-            except AssertionError as error:
-                crash = msgspec.structs.replace(crash, problems=(*problems, f"check: {error or 'failed'}"))
-        crashes.append(crash)
-    report = Report(crashes=tuple(crashes))
+    try:
+        plain = [stage.play(None)[0] for _ in range(2)]
+        report = Report(crashes=tuple(_crash(stage, point, plain, check) for point in stage.points))
+    finally:
+        stage.close()
     if report.wrong:
         raise CrashFailed(report)
     return report
+
+
+def _crash(
+    stage: "Processes | _Here", point: Point, plain: list[Story], check: Callable[[Crash], object] | None
+) -> Crash:
+    story, is_reached = stage.play(point)
+    crash = Crash(
+        point=point,
+        problems=tuple(judge(story, plain)),
+        log=tuple(story.log),
+        unknown=tuple(read_log(story.log).unknown),
+        effects=tuple(story.effects),
+        is_reached=is_reached,
+    )
+    if check is not None:
+        try:
+            check(crash)
+        except AssertionError as error:
+            problems = (*crash.problems, f"check: {error or 'failed'}")
+            return msgspec.structs.replace(crash, problems=problems)
+    return crash
 
 
 class _Here:
@@ -178,3 +183,6 @@ class _Here:
         self.points = self.points or watch.passed
         effects = [] if self._effects is None else self._effects.all()
         return Story(life.log, acts, effects, life.found), len(acts) > 1
+
+    def close(self) -> None:
+        """Nothing is left open."""

@@ -29,9 +29,14 @@ class Effects:
     """
 
     def __init__(self, path: "str | Path | None" = None) -> None:
-        given = path or os.environ.get(VARIABLE)
-        self.path = Path(given) if given else None
+        self._path = path
         self._all: list[Effect] = []
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if there is one."""
+        given = self._path or os.environ.get(VARIABLE)
+        return Path(given) if given else None
 
     def add(self, name: str) -> None:
         """`name` happened once more."""

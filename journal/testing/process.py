@@ -1,7 +1,8 @@
 """Lives that are processes, killed with SIGKILL: for agents that can be imported by name, on any store.
 
 What a life tells, it tells by files, which outlive it: a line for each act and each point, written before it goes on.
-`python -m journal.testing.process` is one life.
+The application is imported once, by the process that is `python -m journal.testing.process`; each life is a fork
+of it, with everything as it is after the import.
 """
 
 import asyncio
@@ -11,10 +12,11 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 from uuid import uuid4
 
@@ -29,8 +31,10 @@ from journal.testing.mortal import Act, Watch
 from journal.testing.points import Point
 from journal.worlds import open_world
 
+_WANTED = ("structlog", "journal.worlds.sqlite")
+"""What each life would import for itself, if its mother had not."""
 _START_SECONDS = 60.0
-"""What a process may take beside the life itself: to import the application, above all."""
+"""What a process may take beside the turn itself."""
 
 
 class Processes:
@@ -44,13 +48,14 @@ class Processes:
         before_each: Callable[[], object],
         seconds: float,
     ) -> None:
-        load(agent)  # an agent that cannot be imported is told here, and not once a process
+        self._namespace = load(agent).journal.namespace
         self._agent = agent
         self._given = values.encode(given, what="the input").decode()
         self._world = world
         self._before_each = before_each
         self._seconds = seconds
         self.points: list[Point] = []
+        self._mother = _Mother(agent)
 
     def play(self, point: Point | None) -> tuple[Story, bool]:
         """A run that is killed at `point`, if it comes there, and carried on; and whether it was."""
@@ -70,7 +75,6 @@ class Processes:
             "seconds": self._seconds,
             "later": 0.0,
         }
-        namespace = load(self._agent).journal.namespace
         acts: list[list[Act]] = []
         found: list[Record] = []
         while True:
@@ -78,7 +82,7 @@ class Processes:
             is_killed = self._live({**spec, "notes": str(notes)}, effects)
             told = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
             acts.append([Act(*note["act"]) for note in told if "act" in note])
-            log = read_store(url, namespace, str(spec["run"]))
+            log = read_store(url, self._namespace, str(spec["run"]))
             if not is_killed:
                 break
             found = log
@@ -89,16 +93,53 @@ class Processes:
 
     def _live(self, spec: dict[str, Any], effects: Effects) -> bool:
         """Run one life to its end; whether it was killed."""
-        environment = {**os.environ, VARIABLE: str(effects.path), "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "journal.testing.process", json.dumps(spec)]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=self._seconds + _START_SECONDS
+        spec = {**spec, "effects": str(effects.path)}
+        ended = self._mother.live(spec)
+        if ended not in (0, -signal.SIGKILL):
+            raise RuntimeError(f"a life of {self._agent} ended with {ended}:\n{self._mother.complaints()}")
+        return ended != 0
+
+    def close(self) -> None:
+        """End the process that the lives come from."""
+        self._mother.close()
+
+
+class _Mother:
+    """A process that imports the application once, and forks a child for each life."""
+
+    def __init__(self, agent: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._stderr = TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "journal.testing.process", agent],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
         )
-        if done.returncode == -signal.SIGKILL:
-            return True
-        if done.returncode != 0:
-            raise RuntimeError(f"a life of {self._agent} ended with {done.returncode}:\n{done.stderr}")
-        return False
+
+    def live(self, spec: dict[str, Any]) -> int:
+        """How a life ended: its exit code, or the negative of the signal that ended it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(spec) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        return int(answer) if answer else self._process.wait() or 1
+
+    def complaints(self) -> str:
+        """What it wrote to its standard error."""
+        self._stderr.seek(0)
+        return self._stderr.read()
+
+    def close(self) -> None:
+        """It ends when nobody asks for a life any more."""
+        self._process.communicate()
+        self._stderr.close()
 
 
 def load(name: str) -> Agent[Any, Any]:
@@ -126,7 +167,7 @@ def read_store(url: str, namespace: str, run: str) -> list[Record]:
     return found
 
 
-def main(spec: dict[str, Any]) -> None:
+def be(spec: dict[str, Any]) -> None:
     """One life, as `spec` says."""
 
     def note(**what: object) -> None:
@@ -148,5 +189,31 @@ def main(spec: dict[str, Any]) -> None:
         note(point=[point.moment, point.call])
 
 
+def serve() -> None:
+    """Fork a life for each line of the standard input, and write how it ended."""
+    for line in sys.stdin:
+        spec = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.dup2(2, 1)  # what the application prints is no answer of ours
+                signal.alarm(int(spec["seconds"] + _START_SECONDS))
+                os.environ[VARIABLE] = spec["effects"]
+                be(spec)
+                code = 0
+            except BaseException:  # noqa: BLE001 - nothing of this child may go on as its mother
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    for name in _WANTED:
+        import_module(name)
+    load(sys.argv[1])
+    serve()
