@@ -26,6 +26,8 @@ class CallContext:
 
     def enter(self) -> "Token[Any]":
         """Let `io` speak for this call; the caller leaves with ``current_call.reset(token)``."""
+        if (on_act := self.attempt.runtime.on_act) is not None:
+            on_act(self)
         return current_call.set(self)
 
     @property
