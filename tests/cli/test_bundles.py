@@ -19,7 +19,7 @@ WITHOUT_EXTRAS = """
 import sys
 
 class Absent:
-    NAMES = {"agents", "openai", "psycopg", "psycopg_pool", "redis", "hiredis", "pydantic", "mcp", "sqlite3", "_sqlite3"}
+    NAMES = {"agents", "openai", "psycopg", "psycopg_pool", "redis", "hiredis", "pydantic", "mcp", "sqlite3"}
 
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in self.NAMES:
