@@ -286,9 +286,18 @@ class Fork(msgspec.Struct, frozen=True):
             case CallEvidence() if is_of_run(body, self.part.created):
                 return {"nonce": self.nonce}
             case TurnRetried():
-                return {"superseded": [places[seq] for seq in body.superseded if seq in places]}
+                return self._retried(body)
             case _:
                 return {}
+
+    def _retried(self, body: TurnRetried) -> dict[str, Any]:
+        places = self.part.places
+        changed: dict[str, Any] = {"superseded": [places[seq] for seq in body.superseded if seq in places]}
+        if body.from_seq is not None:
+            changed["from_seq"] = places.get(body.from_seq, len(places) + 1)
+        if body.settled:
+            changed["settled"] = {places[seq]: told for seq, told in body.settled.items() if seq in places}
+        return changed
 
     def settlement(self, number: int) -> Record:
         """The outcome, by place from 0, that the origin has not."""
@@ -317,3 +326,6 @@ def _blobs(part: Any) -> Iterator[str]:
     elif isinstance(part, msgspec.Struct):
         for name in part.__struct_fields__:
             yield from _blobs(getattr(part, name))
+    elif isinstance(part, dict):
+        for value in part.values():
+            yield from _blobs(value)

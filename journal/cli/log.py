@@ -120,6 +120,11 @@ def _fields(body: Any, with_values: bool) -> dict[str, Any]:
 def _field(name: str, value: Any, with_values: bool) -> Any:
     if name in _VALUES and isinstance(value, bytes):
         return msgspec.Raw(value) if with_values else {"size": len(value)}
+    if name == "settled":
+        return {
+            str(seq): "did not run" if told is None else _field("value", told, with_values)
+            for seq, told in value.items()
+        }
     if isinstance(value, BlobRef):
         return {"blob": value.blob, "size": value.size}
     if name == "lost" and not with_values:

@@ -108,7 +108,10 @@ def _advise(info: RunInfo, state: RunState, held_back: bool) -> None:
         remark(f"moved to {info.moved_to}: it goes on there (--world {info.moved_to})")
         return
     if info.building:
-        remark("being copied here, and not complete: run the same `journal copy` again if nothing happens")
+        remark(
+            "being copied here, and not complete: if nothing happens, give the same command again "
+            "(journal copy, journal fork)"
+        )
         return
     if info.head > state.head:
         return  # drawn as it was: what the queue says now is of another time

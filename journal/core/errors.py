@@ -182,7 +182,7 @@ class RunBuilding(UsageError):
         self.run_id = run_id
         super().__init__(
             f"run {run_id!r} is being copied here and takes nothing before that is done: wait for it, "
-            "or, if the copy was interrupted, run the same command (journal copy) again"
+            "or, if the copy was interrupted, run the same command (journal copy, journal fork) again"
         )
 
 

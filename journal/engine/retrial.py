@@ -110,10 +110,11 @@ class Said:
             if call is None:
                 continue
             if began(call) >= first:
+                self.superseded += _seqs(call)
                 if _has_started(call) and state.number not in settle:
                     started.append(state)
             elif _was_cancelled_after(call, first):
-                self.superseded += [*call.intent_seqs, call.outcome_seq]
+                self.superseded += _seqs(call)
         if started:
             names = ", ".join(f"{state.number} ({state.key})" for state in started)
             options = " ".join(f"--settle {state.number}=did-not-run" for state in started)
@@ -142,6 +143,7 @@ class Said:
             return
         if not (is_aside and _has_started(call)):
             self._check_open(number, call)
+        self.superseded += _seqs(call)
         self.settled[place_of(call)] = None
 
     def _check_open(self, number: int, call: CallHistory) -> None:
@@ -219,6 +221,11 @@ def _parts(blocked: TurnBlocked) -> tuple[dict[str, Any], dict[str, Any] | None]
     recorded = values.decode(blocked.recorded) if isinstance(blocked.recorded, bytes) else {}
     asked = values.decode(blocked.asked) if isinstance(blocked.asked, bytes) else None
     return recorded, asked
+
+
+def _seqs(call: CallHistory) -> list[int]:
+    """Of its intents, and of its outcome where there is one."""
+    return [*call.intent_seqs, call.outcome_seq] if call.outcome is not None else call.intent_seqs
 
 
 def _is_not_run(result: Any) -> bool:

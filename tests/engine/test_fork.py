@@ -8,7 +8,15 @@ import pytest
 from journal import Journal, Turn, TurnFailed, io, never
 from journal.core.clock import SystemClock
 from journal.core.codec import open_record
-from journal.core.errors import CallNotFound, InvalidOptions, RunBuilding, RunExists, RunGone, RunNotFound
+from journal.core.errors import (
+    CallNotFound,
+    InvalidOptions,
+    InvalidValue,
+    RunBuilding,
+    RunExists,
+    RunGone,
+    RunNotFound,
+)
 from journal.core.ids import new_batch_id
 from journal.core.ports import Batch, Building, Keyed, Move, World
 from journal.core.records import RunCreated
@@ -133,6 +141,29 @@ async def test_what_is_half_built_takes_nothing_and_is_finished_by_the_same_call
         handle = await journal.fork("r", at=3)
         assert open_record((await journal.read("r@3"))[0]) == created, "it was gone on with"
         assert await handle.settle(10, serve=True) == ["1", "paid 1", "2", "paid 2"]
+
+
+async def test_nobody_settles_it_before_its_turns_are_there(url: str) -> None:
+    """Another who makes the same fork, and believes that it is whole, is told that it is not."""
+    shop = Shop(url, size=100_000)
+    async with shop.journal as journal:
+        await shop.agent.run([1], run_id="r")
+        world = (await journal.runtime()).world
+        get_blob = world.get_blob
+        refusals: list[InvalidValue] = []
+
+        async def hasty(run: str, blob: str) -> bytes:
+            if run == "r" and not refusals:  # all records are written, the blobs and turns not yet
+                with pytest.raises(InvalidValue) as refused:
+                    await world.settle("r@3", is_live=True)
+                refusals.append(refused.value)
+            return await get_blob(run, blob)
+
+        world.get_blob = hasty  # type: ignore[method-assign] # the moment in between
+        await journal.fork("r", at=3)
+        assert len(refusals) == 1
+        info = await journal.get("r@3")
+        assert (info.status, info.turn, info.building) == ("pending", "start", False)
 
 
 async def test_the_origin_goes_on_meanwhile_and_the_fork_is_of_when_it_began(url: str) -> None:

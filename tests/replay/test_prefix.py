@@ -6,6 +6,7 @@ import pytest
 from journal.core import values
 from journal.core.codec import open_record, seal, verify
 from journal.core.records import (
+    BlobRef,
     CallEvidence,
     CallIntent,
     CallOutcome,
@@ -181,6 +182,31 @@ def test_references_follow_what_they_refer_to() -> None:
     assert [log[seq - 1].key for seq in retried.superseded] == ["a#1", "a#1"]
     assert "turn.submitted later" not in said(log)
     assert len(part_of(hand, 3).turns) == 1
+
+
+def test_what_was_said_of_calls_follows_them_too() -> None:
+    hand = Hand()
+    hand.start(1)
+    hand.add(CancelRequested(), turn="start")  # is not taken over, so that seqs shift
+    hand.intend("a#1", policy="never")
+    told = hand.settle("a#1", "unknown")
+    aside = hand.intend("b#1")
+    error = hand.settle("b#1", "error")
+    hand.finish(failed_by="b#1")
+    large = BlobRef("aa", 70_000)
+    hand.add(TurnRetried(superseded=(aside, error), from_seq=aside, settled={told: large, 999: b"1"}))
+    hand.start(2)
+    hand.intend("b#1")
+    log = forked(hand, 3)
+    (retried,) = [body for record in log if isinstance(body := open_record(record), TurnRetried)]
+    assert retried.from_seq is not None
+    assert log[retried.from_seq - 1].key == "b#1"
+    assert [(log[seq - 1].key, value) for seq, value in retried.settled.items()] == [("a#1", large)]
+    assert part_of(hand, 3).blobs == {"aa"}
+    before, after = fold(hand.records).calls[0].outcome, fold(log).calls[0].outcome
+    assert before is not None
+    assert after is not None
+    assert before.status == after.status == "ok"
 
 
 def test_turns_before_it_are_taken_whole_and_those_after_it_not_at_all() -> None:
