@@ -44,7 +44,8 @@ _OTHERS = (
     (b"\x28\xb5\x2f\xfd", "it is compressed: unpack it first (unzstd)"),
 )
 T = TypeVar("T")
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_LARGEST = 2**63 - 1
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +189,19 @@ def _unboxed(data: Raw | bytes, depth: int = 0) -> Any:
     return _decode(data)
 
 
+def _is_possible(image: RunImage) -> bool:
+    """Whether a store could hold it, whoever made it up."""
+    texts = [image.agent, *(turn.turn for turn in image.turns), *(key.key for key in image.keys)]
+    places = [image.epoch, *(turn.submitted for turn in image.turns), *(key.last for key in image.keys)]
+    return (
+        image.head >= 1
+        and all(0 <= place <= _LARGEST for place in places)
+        and all(-(2**31) <= small < 2**31 for small in (image.priority, image.takeovers, image.min_reader))
+        and list(image.blobs) == sorted(set(image.blobs))
+        and "\0" not in "".join(texts)
+    )
+
+
 # Reading ---------------------------------------------------------------------------------------------
 
 
@@ -247,7 +261,7 @@ class Bundle:
         try:
             found = _decode_format(line).format
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            raise self._damaged(1, "it is no JSON") from None
+            raise self._damaged(1, "it does not say its format") from None
         if found > FORMAT:
             raise BundleTooNew(
                 f"it is of format {found}, and this version reads up to {FORMAT}: upgrade durable-journal",
@@ -260,6 +274,8 @@ class Bundle:
             check_id(header.namespace, "namespace")
         except InvalidId as error:
             raise self._damaged(1, str(error)) from None
+        if not _is_possible(header.image):
+            raise self._damaged(1, "it says of the run what cannot be")
         return header
 
     def _check_all(self) -> None:

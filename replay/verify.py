@@ -115,6 +115,8 @@ class Verifier:
     def _check_place(self, record: Record) -> None:
         if record.run != self._run:
             self._tell(record.seq, f"it is of run {record.run!r}")
+        if "\0" in f"{record.type}{record.turn}{record.key}{record.key_id}":
+            self._tell(record.seq, "its type, turn or key holds a NUL, which no store takes")
         if record.seq <= self._last:
             self._tell(record.seq, f"it stands behind record {self._last}: doubled, or out of order")
             return
@@ -201,5 +203,9 @@ def _refs(part: Any) -> Iterator[BlobRef]:
 
 
 def _named(turns: tuple[TurnInfo, ...]) -> str:
-    shown = (f"{t.turn} ({t.status or 'unfinished'}, {t.submitted}–{t.finished or ''})" for t in turns)
+    shown = (f"{turn.turn} (from {turn.submitted}, {_ending(turn)})" for turn in turns)
     return ", ".join(shown) or "none"
+
+
+def _ending(turn: TurnInfo) -> str:
+    return "unfinished" if turn.finished is None else f"{turn.status} at {turn.finished}"
