@@ -60,6 +60,12 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("length", "postgres", ""): Target("ratio", at_least=0.8),
     ("length", "redis", ""): Target("ratio", at_least=0.8),
     ("snapshot", "postgres", ""): Target("ratio", at_least=0.8),
+    ("replay", "sqlite", ""): Target("value", at_most=10.0),  # µs a call
+    ("now", "sqlite", ""): Target("value", at_most=5.0),  # µs
+    ("uuid", "sqlite", ""): Target("value", at_most=5.0),
+    ("random", "sqlite", ""): Target("value", at_most=5.0),
+    ("fold", "sqlite", ""): Target("ratio", at_least=0.25),
+    ("resume", "sqlite", ""): Target("value", at_most=1.5),  # s, of 100,000 records
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
     ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }
