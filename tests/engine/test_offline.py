@@ -446,6 +446,8 @@ async def test_code_that_waits_for_something_else_is_given_up() -> None:
 async def test_code_that_blocks_the_loop_is_waited_for() -> None:
     async def imports(turn: Turn, text: str) -> str:
         time.sleep(0.5)  # as an import does
+        for _ in range(5):
+            await asyncio.sleep(0)
         return await turn.step(shout, text)
 
     found = await again(imports, await ran(imports), stall_seconds=0.2)
