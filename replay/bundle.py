@@ -170,12 +170,11 @@ def _boxed(part: Any) -> Any:
     return part
 
 
-def _unboxed(data: Raw | bytes, depth: int = 0) -> Any:
+def _unboxed(data: bytes, depth: int = 0) -> Any:
     """What `_boxed` was given. Values stay bytes: a hostile one is not built up in memory."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH}")
-    first = bytes(memoryview(data)[:1])
-    if first == b"{":
+    if data[:1] == b"{":
         parts = _decode_map(data)
         if len(parts) == 1:
             ((name, item),) = parts.items()
@@ -183,9 +182,9 @@ def _unboxed(data: Raw | bytes, depth: int = 0) -> Any:
                 return bytes(item)
             if name == "base64":
                 return b64decode(_decode(item), validate=True)
-        return {name: _unboxed(item, depth + 1) for name, item in parts.items()}
-    if first == b"[":
-        return [_unboxed(item, depth + 1) for item in _decode_list(data)]
+        return {name: _unboxed(bytes(item), depth + 1) for name, item in parts.items()}
+    if data[:1] == b"[":
+        return [_unboxed(bytes(item), depth + 1) for item in _decode_list(data)]
     return _decode(data)
 
 
@@ -324,7 +323,7 @@ class Bundle:
             if isinstance(found.raw, bytes):
                 body = found.raw
             elif isinstance(found.body, Raw):
-                body = _pack(_unboxed(found.body))
+                body = _pack(_unboxed(bytes(found.body)))
             else:
                 raise ValueError("it has no body")
             batch = bytes.fromhex(found.batch)

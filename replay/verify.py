@@ -28,6 +28,7 @@ from journal.replay.digest import RunDigest
 MOST = 1000
 """How many problems are kept."""
 _BATCH_BYTES = 16
+_UP_TO = ", and so are all up to record "
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -45,6 +46,7 @@ class Verifier:
         self.records = 0
         self._run = run
         self._last = 0
+        self._damage_end = 0
         self._digest = RunDigest()
         self._batch = b""
         self._batch_epoch = 0
@@ -64,6 +66,13 @@ class Verifier:
         """The next record."""
         self.records += 1
         self._digest.add_record(record)
+        try:
+            msgspec.convert(msgspec.structs.asdict(record), Record)
+        except msgspec.ValidationError as error:
+            self.damaged(
+                self._last + 1, f"it is of the wrong types: {error}"
+            )  # a store's columns may take any
+            return
         self._check_place(record)
         self._check_batch(record)
         try:
@@ -80,7 +89,12 @@ class Verifier:
         """The record of that seq cannot be read at all."""
         self._skip_to(seq)
         self._last = seq
-        self._tell(seq, reason)
+        last = self.problems[-1] if self.problems else None
+        if last is not None and last.what.partition(_UP_TO)[0] == reason and self._damage_end == seq - 1:
+            self.problems[-1] = Problem(last.seq, f"{reason}{_UP_TO}{seq}")
+        else:
+            self._tell(seq, reason)
+        self._damage_end = seq
 
     def add_blob(self, blob: str, data: bytes) -> None:
         """The next blob, by id."""
@@ -126,7 +140,7 @@ class Verifier:
     def _skip_to(self, seq: int) -> None:
         first, last = self._last + 1, seq - 1
         if first < last:
-            self._tell(first, f"it is missing, and so are all up to record {last}")
+            self._tell(first, f"it is missing{_UP_TO}{last}")
         elif first == last:
             self._tell(first, "it is missing")
 

@@ -5,7 +5,7 @@ import msgspec
 from journal.core.errors import LogError
 from journal.core.ports import RunImage
 from journal.engine.digest import PIECE_ROWS, Source
-from journal.replay.verify import Problem, Verifier
+from journal.replay.verify import MOST, Problem, Verifier
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +23,8 @@ async def verify(source: Source, image: RunImage) -> Verified:
     """Check the run as far as the image goes. Damage is reported, not raised; raises what else reading raises."""
     run = image.run
     verifier = Verifier(run)
-    after, limit = 0, PIECE_ROWS
-    while after < image.head:
+    after, limit, damages = 0, PIECE_ROWS, 0
+    while after < image.head and damages < MOST:  # a damaged head may be anywhere
         wanted = min(limit, image.head - after)
         try:
             page = await source.read(run, after=after, limit=wanted)
@@ -34,7 +34,7 @@ async def verify(source: Source, image: RunImage) -> Verified:
                 limit = before  # a page is refused for one damaged record: first what precedes it
                 continue
             verifier.damaged(max(damage.seq, after + 1), getattr(damage, "reason", str(damage)))
-            after, limit = max(damage.seq, after + 1), PIECE_ROWS
+            after, limit, damages = max(damage.seq, after + 1), PIECE_ROWS, damages + 1
             continue
         for record in page:
             verifier.add(record)

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import checksum, seal
+from journal.core.errors import CorruptRecord
 from journal.core.ports import KeyInfo, RunImage, TurnInfo
 from journal.core.records import BlobRef, CallOutcome, Record, RunCreated, TurnSubmitted
+from journal.engine.verifying import verify
 from journal.replay.verify import MOST, Verifier
 from tests.replay.hand import Hand, refund
 
@@ -195,3 +197,40 @@ def test_damage_does_not_hide_the_next_and_is_not_told_for_ever() -> None:
     )
     assert len(verifier.problems) == MOST
     assert (5, "its bytes are gone") in [(problem.seq, problem.what) for problem in verifier.problems]
+
+
+def test_damage_that_goes_on_is_one_problem() -> None:
+    verifier = Verifier("order-42")
+    for record in log()[:4]:
+        verifier.add(record)
+    for seq in range(5, 16):
+        verifier.damaged(seq, "it is missing")
+    verifier.damaged(16, "its bytes are gone")
+    verifier.finish(image_of(log(), head=16))
+    assert [(problem.seq, problem.what) for problem in verifier.problems] == [
+        (5, "it is missing, and so are all up to record 15"),
+        (16, "its bytes are gone"),
+    ]
+
+
+def test_what_a_store_gives_with_the_wrong_types_is_damage() -> None:
+    records: list[Any] = log()
+    records[4] = replace(records[4], epoch="three")
+    assert found(records) == [(5, "it is of the wrong types: Expected `int`, got `str` - at `$.epoch`")]
+
+
+@pytest.mark.anyio
+async def test_a_head_that_is_nowhere_does_not_keep_it_busy() -> None:
+    class Damaged:
+        async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
+            raise CorruptRecord(run_id=run, seq=after + 1, reason="it is missing")
+
+        async def get_blob(self, run: str, blob: str) -> bytes:
+            raise CorruptRecord(run_id=run, seq=0, reason=f"its blob {blob} is missing")
+
+    done = await verify(Damaged(), image_of(log(), head=2**60, blobs=(NAME,)))
+    assert [(problem.seq, problem.what) for problem in done.problems] == [
+        (1, f"it is missing, and so are all up to record {MOST}"),
+        (None, f"its blob {NAME} is missing"),
+        (None, f"the log ends at record {MOST}, and its store says {2**60}"),
+    ]
