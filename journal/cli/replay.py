@@ -42,10 +42,11 @@ from journal.replay.verdict import Ended, Replay, ReplayedCall
 @common_options
 @settings_of
 def command(settings: Settings, run_id: str, turn: str | None, until: int | None, pdb_at: int | None) -> int:
-    """Run the code again against a run's log: recorded calls are answered from it, nothing acts, nothing is written.
+    """Run the code again against a run's log: nothing acts, nothing is written.
 
-    Calls are numbered as `journal show` numbers them. Code between calls does run. The exit code is 3 if the code
-    asks for something else than was recorded, or ends in another way.
+    RUN may be an exported file. Recorded calls are answered from the log; code between calls does run. Calls are
+    numbered as `journal show` numbers them. The exit code is 3 if the code asks for something else than was recorded,
+    or ends in another way.
     """
     configure_logs("debug" if settings.debug else "warning")
     journal = needed_journal(settings)

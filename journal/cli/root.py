@@ -22,7 +22,7 @@ VERBS = {
     "runs": "List runs, newest first.",
     "show": "Draw a run: its attempts, its calls, what was interrupted and what carried on.",
     "log": "Print a run's records, and follow them as they come.",
-    "replay": "Run the code again against a run's log: nothing acts, and nothing is written.",
+    "replay": "Run the code again against a run's log: nothing acts, nothing is written.",
     "submit": "Give an agent an input to work on.",
     "worker": "Work on runs: claim, carry on, take over what others left.",
     "workers": "List the workers that were heard of within the last minute: code version, slots in use, agents.",

@@ -58,7 +58,7 @@ from journal.engine.bundles import export_to
 from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
-from journal.engine.offline import refuse_offline
+from journal.engine.readonly import refuse_offline
 from journal.engine.retrial import plan_retry
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker

@@ -6,22 +6,16 @@ nothing more happens the handler is stopped. Code between calls does run. Next: 
 """
 
 import asyncio
-import math
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from journal.core import values
-from journal.core.clock import Clock
-from journal.core.codec import Blob
 from journal.core.errors import ControlFlow, Diverged, LogUnreadable, TurnNotFound
 from journal.core.failures import describe
-from journal.core.ports import Claim, Claimed, Delta, QueueChange, World
-from journal.core.records import MIN_READER, ErrorInfo, NewRecord, Observed, TurnFinished
+from journal.core.records import ErrorInfo, TurnFinished
 from journal.engine.attempt import Attempt, _call_of, _control_flow, _place
-from journal.engine.claim import Flusher, Holding
-from journal.engine.deltas import Deltas
+from journal.engine.readonly import LogEnds, NoDeltas, NoDeps, ReadOnlyHolding, Refused, offline
 from journal.replay.fields import Difference, differences
 from journal.replay.history import TurnHistory
 from journal.replay.matcher import Decision, Probe, Run, Serve, Settle, parting
@@ -40,29 +34,10 @@ _UNASKED_SECONDS = 1.0
 """How long it may take the code to ask for what is recorded beside the call at which the log ends."""
 _TICKS = 4
 _CANCELS, _CANCEL_SECONDS = 5, 1.0
-_attempt: ContextVar["OfflineAttempt | None"] = ContextVar("journal_offline", default=None)
 
 Watch = Callable[[ReplayedCall], bool]
 """Told of each recorded call as the code asks for it, before it is served; runs in the asking task, on top of its
 frames. What it returns says whether to go on."""
-
-
-class LogEnds(ControlFlow):
-    """A replay offline can go no further here: there is nothing recorded, and nothing may happen."""
-
-
-class Refused(ControlFlow):
-    """The handler reached for a store, which a replay offline has none of."""
-
-
-def refuse_offline() -> None:
-    """Raise `Refused` in a handler that is replayed offline."""
-    if (attempt := _attempt.get()) is not None and not attempt.is_over:
-        attempt.halt_with(
-            Refused("the handler opens a journal outside of a call, which a replay offline does not do")
-        )
-        assert attempt.fatal is not None
-        raise attempt.fatal
 
 
 async def replay(
@@ -95,65 +70,6 @@ async def replay(
     return await attempt.replay()
 
 
-class NoDeps:
-    """Stands for `turn.deps`: handlers hand parts of it to calls, which are not made here."""
-
-    def __getattr__(self, name: str) -> "NoDeps":
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __call__(self, *_: object, **__: object) -> Any:
-        """Using a resource is an effect."""
-        if (attempt := _attempt.get()) is not None:
-            attempt.halt_with(
-                Refused("the handler uses turn.deps outside of a call: give the replay its deps")
-            )
-            assert attempt.fatal is not None
-            raise attempt.fatal
-        raise Refused("turn.deps of a replay offline")
-
-
-class ReadOnlyHolding(Holding):
-    """Holds nothing: whatever would append or act ends the replay."""
-
-    def __init__(self, run: str, log: RecordedRun, clock: Clock) -> None:
-        claimed = Claimed(
-            claim=Claim(run, 0, b""),
-            agent="",
-            turn=None,
-            submitted=0,
-            head=0,
-            takeovers=0,
-            taken_over=False,
-            min_reader=MIN_READER,
-        )
-        # Of a world it has the one verb that reads blobs, and no other.
-        super().__init__(cast("World", log), clock, claimed, Flusher(), trusted_until=math.inf)
-        self.is_ending = True
-
-    def check_trust(self) -> None:
-        """Called just before every act, and before every probe."""
-        raise LogEnds("nothing acts in a replay offline")
-
-    def buffer(self, record: NewRecord, blob: Blob | None = None) -> None:
-        """Refused, but for what the handler merely observes (a clock, a drift): that is forgotten."""
-        if record.type == Observed.TYPE:
-            return
-        raise LogEnds("nothing is recorded in a replay offline")
-
-    async def commit(
-        self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
-    ) -> None:
-        """Refused, always."""
-        raise LogEnds("nothing is recorded in a replay offline")
-
-
-class _NoDeltas(Deltas):
-    def emit(self, delta: Delta) -> None:
-        """Nobody watches."""
-
-
 class OfflineAttempt(Attempt):
     """An attempt that nobody claimed, over a log that stays as it is."""
 
@@ -168,7 +84,7 @@ class OfflineAttempt(Attempt):
         numbers: dict[str, int],
     ) -> None:
         super().__init__(runtime, ReadOnlyHolding(log.records[0].run, log, runtime.clock), history, agent)
-        self.deltas = _NoDeltas(self.holding, self.log)
+        self.deltas = NoDeltas(self.holding, self.log)
         self.watch: Watch | None = None
         self.stall_seconds = STALL_SECONDS
         self.calls: list[ReplayedCall] = []
@@ -202,9 +118,7 @@ class OfflineAttempt(Attempt):
         )
         if self.watch is not None and not self.watch(replayed):
             self._is_stopped = True
-            self.halt_with(LogEnds(f"asked to stop at call {replayed.number}"))
-            assert self.fatal is not None
-            raise self.fatal
+            raise self.halt_with(LogEnds(f"asked to stop at call {replayed.number}"))
         if isinstance(decision, Serve):
             self.calls.append(replayed)
         self._stir()
@@ -222,10 +136,11 @@ class OfflineAttempt(Attempt):
         self._stir()
         await self._loop.create_future()
 
-    def halt_with(self, error: ControlFlow) -> None:
-        """Stop the handler because of `error`, which no harness can swallow for good."""
+    def halt_with(self, error: ControlFlow) -> ControlFlow:
+        """Stop the handler because of `error`, which no harness can swallow for good; what to raise."""
         self.fatal = self.fatal or error
         self._stop()
+        return self.fatal
 
     def _next(self, call: "Call") -> Next:
         known = self.history.calls.get(call.key)
@@ -245,11 +160,11 @@ class OfflineAttempt(Attempt):
 
     async def replay(self) -> Replay:
         """Run the handler as far as the log goes."""
-        token = _attempt.set(self)
+        token = offline.set(self)
         handler = self._handler = self._loop.create_task(
             self._handle(), name=f"journal replay {self.holding.run}"
         )
-        _attempt.reset(token)
+        offline.reset(token)
         self._stir()
         try:
             await asyncio.wait({handler, self._quiet}, return_when=asyncio.FIRST_COMPLETED)

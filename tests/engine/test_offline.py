@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from journal import Journal, Ran, Turn, never, safe, step, tool
+from journal import Journal, Ran, Turn, TurnFailed, never, safe, step, tool
 from journal.engine.agent import Agent
 from journal.engine.offline import replay
 from journal.engine.reading import read_run
@@ -446,6 +446,8 @@ async def test_code_that_waits_for_something_else_is_given_up() -> None:
 async def test_code_that_blocks_the_loop_is_waited_for() -> None:
     async def imports(turn: Turn, text: str) -> str:
         time.sleep(0.5)  # as an import does
+        for _ in range(5):
+            await asyncio.sleep(0)
         return await turn.step(shout, text)
 
     found = await again(imports, await ran(imports), stall_seconds=0.2)
@@ -494,3 +496,31 @@ async def test_what_is_observed_is_answered_and_drift_is_noted_nowhere() -> None
 
     assert (await again(late, cut(log, first))).verdict == "log_ends"
     assert "pay 1" not in acts.names
+
+
+async def test_what_a_retry_set_aside_is_not_replayed() -> None:
+    is_up = False
+
+    @step
+    async def flaky(text: str) -> str:
+        if not is_up:
+            raise ValueError("down")
+        return text
+
+    async def work(turn: Turn, text: str) -> str:
+        await turn.step(shout, text)
+        return await turn.step(flaky, text)
+
+    journal = Journal("memory:")
+    agent = journal.agent(work, name="work")
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await agent.run("x", run_id="r")
+        failed = await recorded(journal)
+        is_up = True
+        handle = await journal.retry("r")
+        assert await handle.settle(None, serve=True) == "x"
+        log = await recorded(journal)
+    assert keys(await again(work, failed)) == [(1, "shout#1", "ok"), (2, "flaky#1", "error")]
+    found = await again(work, log)
+    assert (found.verdict, keys(found)) == ("same", [(1, "shout#1", "ok"), (3, "flaky#1", "ok")])
