@@ -40,6 +40,8 @@ class Watch:
         """In order; each once."""
         self.acts: list[Act] = []
         self.is_dead = False
+        self.is_over = False
+        """The life has ended by itself: it is too late to kill it."""
         self.kill: Callable[[], None] = lambda: None
         """Ends the life; whoever starts it says how."""
         self.bury: Callable[[], None] = lambda: None
@@ -59,7 +61,7 @@ class Watch:
 
     def die(self) -> None:
         """End this life. Called with no code of the handler below it on the stack."""
-        if not self.is_dead:
+        if not self.is_dead and not self.is_over:
             self.is_dead = True
             self.kill()
 

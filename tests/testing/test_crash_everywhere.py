@@ -310,3 +310,23 @@ def test_mistakes_are_told() -> None:
         crash_everywhere("tests.testing.bank:transfer", 5)
     with pytest.raises(InvalidOptions, match="real processes"):
         crash_everywhere(agent(support), "42", world="sqlite:x.db")
+
+
+def test_a_kill_that_comes_when_all_is_done_kills_nothing() -> None:
+    class Late(Watch):
+        def reach(self, points: list[Point]) -> bool:
+            if points and points[0].moment == "finish durable":
+                self._later(asyncio.get_running_loop())
+            return super().reach(points)
+
+        def _later(self, loop: asyncio.AbstractEventLoop) -> None:
+            if self.is_over:
+                self.die()
+            else:
+                loop.call_soon(self._later, loop)
+
+    watch = Late()
+    life = live_here(agent(support), "42", open_memory, "memory:late", watch, LaterClock(), seconds=9)
+    forget("late")
+    assert not life.is_killed
+    assert life.log[-1].type == "turn.finished"
