@@ -156,6 +156,7 @@ def _on_thread(main: Callable[[], Coroutine[Any, Any, Life]], watch: Watch) -> L
         task.add_done_callback(lambda _: loop.stop())
         loop.run_forever()
         if not watch.is_dead:
+            watch.is_over = True
             loop.run_until_complete(loop.shutdown_asyncgens())
 
     context = copy_context()

@@ -39,9 +39,9 @@ class Watch:
         self.passed: list[Point] = []
         """In order; each once."""
         self.acts: list[Act] = []
-        self.is_doomed = False
-        """The life is over, or ends before anything more of it can become durable."""
         self.is_dead = False
+        self.is_over = False
+        """The life has ended by itself: it is too late to kill it."""
         self.kill: Callable[[], None] = lambda: None
         """Ends the life; whoever starts it says how."""
         self.bury: Callable[[], None] = lambda: None
@@ -61,8 +61,8 @@ class Watch:
 
     def die(self) -> None:
         """End this life. Called with no code of the handler below it on the stack."""
-        if not self.is_dead:
-            self.is_doomed = self.is_dead = True
+        if not self.is_dead and not self.is_over:
+            self.is_dead = True
             self.kill()
 
     def on_act(self, context: CallContext) -> None:
@@ -71,8 +71,7 @@ class Watch:
         self.acts.append(act)
         self._on_act(act)
         if act.number and self.reach([Point("act", act.call)]):
-            self.is_doomed = True
-            asyncio.get_running_loop().call_soon(self.die)
+            asyncio.get_running_loop().call_soon(self.die)  # before whatever the act leads to
 
 
 class MortalWorld:
@@ -94,7 +93,7 @@ class MortalWorld:
 
     def _offer(self, batch: Batch, answer: "asyncio.Future[Answer]") -> None:
         before, after = points_of(batch)
-        if self._watch.reach(before) or self._watch.is_doomed:
+        if self._watch.reach(before):
             self._watch.die()
             return
         offered = asyncio.ensure_future(self._inner.append(batch))

@@ -132,7 +132,9 @@ class Stand:
             return name
 
         said = []
-        for ended in asyncio.as_completed([named(part, name) for part, name in parts]):
+        # Tasks, since `as_completed` starts coroutines in the order of a set: another one in every life.
+        tasks = [asyncio.create_task(named(part, name)) for part, name in parts]
+        for ended in asyncio.as_completed(tasks):
             name = await ended
             said.append(await self._call(turn, Leaf("step", 0, False), f"{place}.then {name}"))
         return said

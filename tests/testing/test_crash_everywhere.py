@@ -1,6 +1,7 @@
 """`crash_everywhere` passes what is sound, names what is not and where, and its kill is as final as a real one."""
 
 import asyncio
+import gc
 import threading
 import time
 from typing import Any
@@ -11,6 +12,10 @@ from journal import Journal, NotRun, Ran, Turn, step, tool
 from journal.core.errors import InvalidOptions
 from journal.testing import CrashFailed, Effects, Report, crash_everywhere
 from journal.testing.crash import Crash
+from journal.testing.life import LaterClock, live_here
+from journal.testing.mortal import Watch
+from journal.testing.points import Moment, Point
+from journal.worlds.memory import forget, open_memory
 
 effects = Effects()
 
@@ -207,36 +212,74 @@ def test_a_probe_and_a_retry_are_followed() -> None:
     assert not any(crash.unknown for crash in report.crashes)
 
 
-def test_nothing_of_a_life_happens_after_it_was_killed() -> None:
-    """No `finally`, no `except`, no other task, no thread; also not later."""
+class Noted(Watch):
+    """Notes what happens after the kill."""
+
+    def __init__(self, at: Point, after: list[str]) -> None:
+        super().__init__(at=at)
+        self._after = after
+
+    def die(self) -> None:
+        super().die()
+        self._after.append("killed")
+
+
+@pytest.mark.parametrize("moment", ["intent", "intent durable", "act", "outcome", "outcome durable"])
+def test_nothing_of_a_life_happens_after_it_was_killed(moment: Moment) -> None:
+    """No `finally`, no `except`, no other task, nothing of the same step, no thread; also not later."""
     after: list[str] = []
 
-    async def handler(turn: Turn, order: str) -> None:
-        lives.append(1)
-        mine = len(lives)
+    def note(what: str) -> None:
+        if after:
+            after.append(what)
 
-        async def beside() -> None:
-            while True:
-                await asyncio.sleep(0)
-                if mine < len(lives):
-                    after.append("beside")
+    @tool(replay="never")
+    async def act(number: int) -> None:
+        note(f"act {number}")
+        await asyncio.sleep(0)
+        note(f"acted {number}")
 
-        task = asyncio.create_task(beside())
+    async def beside() -> None:
+        while True:
+            await asyncio.sleep(0)
+            note("beside")
+
+    async def branch(turn: Turn, number: int) -> None:
         try:
-            await turn.tool(refund, order, 1)
-            await turn.step(note, "text")
+            await turn.tool(act, number)
+            note(f"branch {number}")
+            await turn.step(look, str(number))
         except BaseException:
-            after.append("except")
+            note(f"except {number}")
             raise
         finally:
-            if mine < len(lives):
-                after.append("finally")
+            note(f"finally {number}")
+
+    async def handler(turn: Turn, order: str) -> None:
+        task = asyncio.create_task(beside())
+        try:
+            await asyncio.gather(*(branch(turn, number) for number in range(3)), turn.step(snooze))
+        finally:
+            note("finally")
             task.cancel()
 
-    lives: list[int] = []
-    report = crash_everywhere(agent(handler), "42")
-    assert after == []
-    assert len(lives) > len(report.crashes)
+    def snooze() -> None:
+        time.sleep(0.05)
+
+    name = f"killed-{moment}"
+    life = live_here(
+        agent(handler),
+        "42",
+        open_memory,
+        f"memory:{name}",
+        Noted(Point(moment, "t2/act#1"), after),
+        LaterClock(),
+        seconds=9,
+    )
+    forget(name)
+    assert life.is_killed
+    gc.collect()
+    assert after == ["killed"]
     assert not [t for t in threading.enumerate() if t.name in ("journal-life", "AnyIO worker thread")]
 
 
@@ -267,3 +310,23 @@ def test_mistakes_are_told() -> None:
         crash_everywhere("tests.testing.bank:transfer", 5)
     with pytest.raises(InvalidOptions, match="real processes"):
         crash_everywhere(agent(support), "42", world="sqlite:x.db")
+
+
+def test_a_kill_that_comes_when_all_is_done_kills_nothing() -> None:
+    class Late(Watch):
+        def reach(self, points: list[Point]) -> bool:
+            if points and points[0].moment == "finish durable":
+                self._later(asyncio.get_running_loop())
+            return super().reach(points)
+
+        def _later(self, loop: asyncio.AbstractEventLoop) -> None:
+            if self.is_over:
+                self.die()
+            else:
+                loop.call_soon(self._later, loop)
+
+    watch = Late()
+    life = live_here(agent(support), "42", open_memory, "memory:late", watch, LaterClock(), seconds=9)
+    forget("late")
+    assert not life.is_killed
+    assert life.log[-1].type == "turn.finished"
