@@ -1,0 +1,2 @@
+from journal.adapters.langgraph.saver import JournalSaver
+__all__ = ["JournalSaver"]
