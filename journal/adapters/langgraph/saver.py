@@ -34,11 +34,16 @@ from journal.core.records import (
     Packed,
     ThreadCheckpoint,
     ThreadDropped,
+    ThreadHeld,
+    ThreadHolder,
     ThreadWrite,
     ThreadWrites,
 )
 from journal.engine.journal import Journal
 from journal.replay.thread import Place, ThreadFold
+
+_NO_STEP = -2
+
 
 class JournalSaver(BaseCheckpointSaver[str]):
     """A checkpointer over `journal`'s store. `serde`: as for every checkpointer.
@@ -275,6 +280,20 @@ class JournalSaver(BaseCheckpointSaver[str]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # For turns ----------------------------------------------------------------------------------------
+
+    async def take(self, thread_id: str, holder: ThreadHolder) -> tuple[bool, int]:
+        """Let nobody else write to the thread in the name of `holder`'s run; (has it begun, the thread's step)."""
+        threads = await self._here()
+        async with threads.open(thread_id) as thread:
+            await thread.append([ThreadHeld(holder=holder)])
+            fold = thread.fold
+            newest = fold.latest("")
+            if newest is None:
+                return fold.has_begun(holder), _NO_STEP
+            metadata = await self._metadata(thread, fold, ("", newest))
+            return fold.has_begun(holder), int(metadata.get("step", _NO_STEP))
 
     # Within ------------------------------------------------------------------------------------------
 
