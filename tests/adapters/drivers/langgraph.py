@@ -90,7 +90,8 @@ def _calls(reply: Reply) -> list[Any]:
 class Saver(JournalSaver):
     async def aput(self, *args: Any) -> Any:
         config = await super().aput(*args)
-        scene.effect("put")
+        if scene.name == "history":
+            scene.effect("put")
         return config
 
 
