@@ -13,7 +13,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
-from journal import Journal, NotInTurn, Turn, TurnBlocked, TurnFailed, io, never, safe
+from journal import Journal, NotInTurn, Ran, Turn, TurnBlocked, TurnFailed, io, never, safe
 from journal.adapters.langgraph import DurableCalls, JournalSaver, durable
 from tests.adapters.bench import Bench
 from tests.adapters.langgraph_model import Scripted, asks, last, said
@@ -138,9 +138,6 @@ async def test_a_connection_that_breaks_leaves_a_never_tool_unknown(bench: Bench
 
 
 async def test_a_hosted_tool_makes_the_model_call_never(bench: Bench) -> None:
-    async def ask(messages: Any) -> AIMessage:
-        raise AssertionError
-
     class Hanging(Scripted):
         async def _agenerate(self, messages: Any, *_: Any, **__: Any) -> Any:
             await bench.effect("model", hang=True)
@@ -159,8 +156,6 @@ async def test_a_hosted_tool_makes_the_model_call_never(bench: Bench) -> None:
 
 
 async def test_a_probe_says_what_became_of_it(bench: Bench) -> None:
-    from journal import Ran
-
     model = Scripted(says=[asks(("refund", {}, "c1")), last])
 
     async def was_refunded(given: Any, context: Any) -> Ran:
@@ -520,7 +515,8 @@ async def test_io_is_there_in_tools(bench: Bench) -> None:
     assert keys[0] == keys[1]
 
 
-async def test_a_sync_graph_on_a_thread(bench: Bench) -> None:
+async def test_an_agent_that_a_sync_node_invokes(bench: Bench) -> None:
+    """It runs on a thread of LangGraph's; its calls are recorded in the turn all the same."""
     model = Scripted(says=[asks(("refund", {}, "c1")), last])
 
     @tool
@@ -531,10 +527,20 @@ async def test_a_sync_graph_on_a_thread(bench: Bench) -> None:
         return "refunded"
 
     async def work(turn: Turn, prompt: str) -> str:
-        return said(await agent(turn, model, [refund]).ainvoke(GO))
+        inner = create_agent(model, [refund], middleware=[DurableCalls()])
+        graph = StateGraph(MessagesState)
+        graph.add_node("node", lambda state: inner.invoke(state))
+        graph.add_edge(START, "node")
+        result = await durable(graph.compile(checkpointer=saver_in(turn))).ainvoke(GO)
+        if bench.is_losing:
+            await bench.hang()
+        return said(result)
 
+    await bench.lose(work)
     assert await bench.run(work) == "refunded"
     assert bench.ran == ["refund"]
+    assert len(model.asked) == 2
+    assert (await bench.statuses())["graph#1/node@1/model@1/model/0:c1"] == "ok"
 
 
 async def test_what_cannot_be_carried_on_is_refused(bench: Bench) -> None:

@@ -42,3 +42,11 @@ async def test_in_memory() -> None:
 
 async def test_on_sqlite(tmp_path: Path) -> None:
     await check(f"sqlite:{tmp_path / 'j.db'}")
+
+
+async def test_on_postgres(postgres_server: str) -> None:
+    await check(postgres_server)
+
+
+async def test_on_valkey(redis_server: str) -> None:
+    await check(redis_server)
