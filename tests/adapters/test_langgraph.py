@@ -19,7 +19,7 @@ from tests.adapters.bench import Bench
 from tests.adapters.langgraph_model import Scripted, asks, last, said
 
 pytestmark = pytest.mark.anyio
-GO = {"messages": [("user", "go")]}
+GO: Any = {"messages": [("user", "go")]}
 
 
 def saver_in(turn: Turn) -> JournalSaver:
@@ -191,7 +191,7 @@ async def test_ids_that_a_model_gives_again_and_again(bench: Bench) -> None:
 
     async def work(turn: Turn, prompt: str) -> list[str]:
         result = await agent(turn, model, [add]).ainvoke(GO)
-        return [message.content for message in result["messages"] if isinstance(message, ToolMessage)]
+        return [str(message.content) for message in result["messages"] if isinstance(message, ToolMessage)]
 
     await bench.lose(work)
     results = await bench.run(work)
@@ -256,7 +256,7 @@ async def test_agents_as_nodes_in_parallel(bench: Bench) -> None:
             graph.add_edge(START, who)
         compiled = durable(graph.compile(checkpointer=saver_in(turn)))
         result = await compiled.ainvoke(GO)
-        return sorted({message.content for message in result["messages"] if isinstance(message, ToolMessage)})
+        return sorted({str(m.content) for m in result["messages"] if isinstance(m, ToolMessage)})
 
     await bench.lose(work)
     assert [text[:20] for text in await bench.run(work)] == ["paid a", "pay was started befo"]
@@ -312,7 +312,7 @@ async def test_an_interrupt_in_a_tool_is_answered_in_the_next_turn(bench: Bench)
     journal = Journal(bench.url)
 
     async def work(turn: Turn, given: str) -> Any:
-        asked = GO if given == "go" else Command(resume=given)
+        asked: Any = GO if given == "go" else Command(resume=given)
         result = await agent(turn, model, [refund]).ainvoke(asked)
         return [i.value for i in result["__interrupt__"]] if "__interrupt__" in result else said(result)
 
@@ -396,9 +396,9 @@ async def test_commands_of_tools_are_replayed(bench: Bench) -> None:
         return "done"
 
     async def work(turn: Turn, prompt: str) -> list[str]:
-        graph = create_agent(model, [move, hang], middleware=[DurableCalls()])  # no checkpointer: all is replayed
+        graph = create_agent(model, [move, hang], middleware=[DurableCalls()])  # no checkpointer
         result = await durable(graph).ainvoke(GO)
-        return [m.content for m in result["messages"] if isinstance(m, ToolMessage)]
+        return [str(m.content) for m in result["messages"] if isinstance(m, ToolMessage)]
 
     await bench.lose(work)
     assert await bench.run(work) == ["moved", "done"]

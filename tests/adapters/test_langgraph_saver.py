@@ -142,7 +142,9 @@ async def test_a_thread_with_a_channel_of_differences_survives_pruning(url: str)
     """Such a channel is rebuilt from what was written since its last whole value."""
 
     class Delta(TypedDict):
-        said: Annotated[list[str], DeltaChannel(lambda before, new: [*before, *sum(new, [])])]
+        said: Annotated[
+            list[str], DeltaChannel(lambda before, new: [*before, *(text for part in new for text in part)])
+        ]
 
     async with Journal(url) as journal:
         saver = JournalSaver(journal)

@@ -1,7 +1,7 @@
 """`DurableCalls`: the middleware that records a graph's model and tool calls in the turn that it runs in.
 
 ``create_agent(..., middleware=[..., DurableCalls()])``, last, so that what repeats or changes calls stands around it;
-for a graph of one's own, ``ToolNode(tools, wrap_tool_call=calls.wrap_tool_call, awrap_tool_call=calls.awrap_tool_call)``.
+for a graph of one's own, ``ToolNode(tools, awrap_tool_call=calls.awrap_tool_call)`` and its sync twin.
 What is recorded is not done again; a tool in doubt follows its policy, and the model is told.
 """
 
@@ -47,9 +47,7 @@ class DurableCalls(AgentMiddleware[Any, Any, Any]):
     ) -> Any:
         return await _tool(current_place(_WHAT), request, functools.partial(handler, request))
 
-    def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
-    ) -> Any:
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         place = current_place(_WHAT)
         act = functools.partial(on_thread, place.attempt.threads, functools.partial(handler, request))
         return _blocking(place, _model(place, request, act))
@@ -79,9 +77,7 @@ async def _settled(place: Place, task: Task, call: Call) -> Settled:
     if (missing := place.ask(task, call.key)) is not None:
         recorded = attempt.history.calls[missing].intent
         asked = {"key": call.key, "kind": call.kind, "name": call.name}
-        known = (
-            {} if recorded is None else {"key": missing, "kind": recorded.kind, "name": recorded.name}
-        )
+        known = {} if recorded is None else {"key": missing, "kind": recorded.kind, "name": recorded.name}
         attempt.fatal = attempt.fatal or Diverged(call=missing, recorded=known, asked=asked)
     return await settle(attempt, call)
 
@@ -118,7 +114,11 @@ async def _model(place: Place, request: ModelRequest[Any], act: Callable[[], Awa
 def _acts_by_itself(place: Place, request: ModelRequest[Any]) -> bool:
     """Whether the provider may act inside the call: through a hosted tool that was not declared safe."""
     for tool in request.tools:
-        if isinstance(tool, Mapping) and tool.get("type") not in (None, "function") and "function" not in tool:
+        if (
+            isinstance(tool, Mapping)
+            and tool.get("type") not in (None, "function")
+            and "function" not in tool
+        ):
             name = str(tool.get("name") or tool["type"])
             if _policy(place, name, None, None) == "never":
                 return True

@@ -1,4 +1,4 @@
-"""Exceptions of LangChain's that the log keeps well enough to raise them again, and those that say "it may have run"."""
+"""Exceptions of LangChain's that the log can raise again, and those after which a call may have happened."""
 
 from langchain_core.tools import ToolException
 from langgraph.errors import GraphRecursionError, InvalidUpdateError

@@ -1,7 +1,7 @@
 """`durable(graph)`: a compiled graph to be run inside a turn.
 
-After a crash the handler runs again from its top, and asks for the same graph again. What it finished with is in the log
-then; else it goes on from the thread's last checkpoint, and calls that were recorded behind that are served from the log.
+After a crash the handler runs again from its top, and asks for the same graph again. What it finished with is in the
+log then; else it goes on from the thread's last checkpoint, and calls recorded behind that are served from the log.
 Next: `calls.py` (model and tool calls), `saver.py` (the thread), `place.py` (how calls are named).
 """
 
@@ -197,9 +197,7 @@ class _Invocation:
         calls = [key for key in recorded if key.count("/") > place.path.count("/") + 1]
         # Of the step behind the checkpoint too: its tasks that ended and were written down do not run again.
         settled = [
-            key
-            for key in calls
-            if place.step_of(key) <= done + 1 and history.calls[key].outcome is not None
+            key for key in calls if place.step_of(key) <= done + 1 and history.calls[key].outcome is not None
         ]
         excuse(place.attempt, settled)
         place.expect(set(calls).difference(settled))

@@ -115,7 +115,11 @@ def usage_of(result: Any) -> dict[str, int]:
 def said(messages: Sequence[BaseMessage]) -> list[Any]:
     """What the conversation says, as plain JSON."""
     return [
-        {name: plain(value) for name in _SAID if (value := getattr(message, name, None)) not in (None, [], "")}
+        {
+            name: plain(value)
+            for name in _SAID
+            if (value := getattr(message, name, None)) not in (None, [], "")
+        }
         for message in messages
     ]
 

@@ -61,7 +61,7 @@ class Place:
         self._expected: set[str] = set()
 
     def expect(self, keys: Iterable[str]) -> None:
-        """An earlier attempt recorded these calls, and what came of them is in no checkpoint: they are asked for again."""
+        """Recorded calls, what came of which is in no checkpoint: they are to be asked for again."""
         self._expected.update(keys)
 
     def ask(self, task: Task, key: str) -> str | None:
@@ -182,7 +182,7 @@ class Tracker(BaseCallbackHandler):
             raised.append(error)
 
     def on_llm_new_token(
-        self, token: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+        self, token: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         context = in_call()
         if context is not None and token and isinstance(token, str):

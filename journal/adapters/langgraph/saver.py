@@ -1,4 +1,4 @@
-"""`JournalSaver`: the journal as LangGraph's checkpointer. Every change is a record, and what it answers a fold of them.
+"""`JournalSaver`: the journal as LangGraph's checkpointer. Every change is a record, what it answers a fold of them.
 
 ``create_agent(..., checkpointer=JournalSaver(journal))`` works with and without turns, sync and async, from several
 processes at once. Values are written by LangGraph's serializer, which does not pickle. Next: `threads.py`
@@ -7,7 +7,7 @@ processes at once. Values are written by LangGraph's serializer, which does not 
 
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -176,9 +176,7 @@ class JournalSaver(BaseCheckpointSaver[str]):
             async for bodies, blobs in copies(source, await source.refresh()):
                 await target.append(bodies, blobs)
 
-    async def aprune(
-        self, thread_ids: Sequence[str], *, strategy: Literal["keep_latest", "delete"] | str = "keep_latest"
-    ) -> None:
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         if strategy not in ("keep_latest", "delete"):
             raise InvalidOptions(f"strategy={strategy!r}: it is 'keep_latest' or 'delete'")
         threads = await self._here()
@@ -331,7 +329,7 @@ class JournalSaver(BaseCheckpointSaver[str]):
         body = fold.checkpoints[place]
         writes = fold.writes(place)
         channels = fold.values(body)
-        kept = self.serde.loads_typed(await thread.load(body.checkpoint))
+        kept: Checkpoint = self.serde.loads_typed(await thread.load(body.checkpoint))
         return CheckpointTuple(
             _config(thread.id, *place),
             {

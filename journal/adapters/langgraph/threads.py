@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from journal.core import values
-from journal.core.codec import Blob, seal
+from journal.core.codec import Blob, open_record, seal
 from journal.core.errors import ClaimLost, InvalidId
 from journal.core.ids import check_id, new_batch_id, new_token
 from journal.core.ports import Batch, Committed, Create, Duplicate, Keyed, RunQuery
@@ -159,18 +159,16 @@ class Threads:
 
     async def all(self) -> list[str]:
         """Ids of all threads in the store."""
-        world, found, before = self._runtime.world, [], None
-        while page := await world.runs(RunQuery(agent=AGENT, before=before)):
-            for info in page:
-                found.append(await self._id_of(info.run))
+        found: list[str] = []
+        before: int | None = None
+        while page := await self._runtime.world.runs(RunQuery(agent=AGENT, before=before)):
+            found += [await self._id_of(info.run) for info in page]
             before = page[-1].position
         return found
 
     async def _id_of(self, run: str) -> str:
         if not run.startswith(f"{_PREFIX}="):
             return run.removeprefix(_PREFIX)
-        from journal.core.codec import open_record
-
         created = open_record((await self._runtime.world.read(run, limit=1))[0])
         assert isinstance(created, RunCreated)
         return created.metadata[_THREAD]

@@ -1,4 +1,4 @@
-"""Plays the scenes of the suite with langchain's `create_agent` on LangGraph, and a chat model made of `Scene.reply`."""
+"""Plays the scenes of the suite with langchain's `create_agent`, and a chat model made of `Scene.reply`."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
