@@ -159,7 +159,7 @@ class Scene:
 
 
 class Nursery:
-    """A process that has imported what is slow to import, and forks for each attempt; its children are killed, not it."""
+    """A process that has imported what is slow to import, and forks for each attempt."""
 
     def __init__(self, preload: Sequence[str]) -> None:
         command = [sys.executable, "-m", "tests.adapters.suite", *preload]
@@ -184,7 +184,7 @@ class Nursery:
 
 def nursery() -> None:
     """What the process of `Nursery` does."""
-    for name in sys.argv[1:]:
+    for name in ("structlog", "journal.worlds.sqlite", *sys.argv[1:]):
         importlib.import_module(name)
     for line in sys.stdin:
         driver, folder, scene, at = json.loads(line)

@@ -11,7 +11,7 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, RetryPolicy, interrupt
 
 from journal import Journal, NotInTurn, Ran, Turn, TurnBlocked, TurnFailed, io, never, safe
 from journal.adapters.langgraph import DurableCalls, JournalSaver, durable
@@ -293,6 +293,45 @@ async def test_a_retry_within_the_attempt_is_a_call_of_its_own(bench: Bench) -> 
     statuses = await bench.statuses()
     assert statuses["graph#1/model@1/model/0:c1"] == "error"
     assert statuses["graph#1/model@1/model/0:c1~2"] == "ok"
+
+
+async def test_a_task_that_is_tried_again_repeats_what_failed_and_nothing_else(bench: Bench) -> None:
+    model = Scripted(says=[asks(("pay", {}, "c1"), ("flaky", {}, "c2")), AIMessage("done")])
+
+    @tool
+    @never
+    async def pay() -> str:
+        """Pay."""
+        bench.ran.append("pay")
+        return "paid"
+
+    @tool
+    @safe
+    async def flaky() -> str:
+        """Flaky."""
+        bench.ran.append("flaky")
+        if bench.ran.count("flaky") < 3:
+            raise ValueError("not now")
+        return "fine"
+
+    async def work(turn: Turn, prompt: str) -> list[str]:
+        calls = DurableCalls()
+        graph = StateGraph(MessagesState)
+        graph.add_node("ask", lambda state: {"messages": [model.invoke(state["messages"])]})
+        again = RetryPolicy(initial_interval=0.0, retry_on=ValueError)
+        graph.add_node(
+            "tools", ToolNode([pay, flaky], awrap_tool_call=calls.awrap_tool_call), retry_policy=again
+        )
+        graph.add_edge(START, "ask")
+        graph.add_edge("ask", "tools")
+        result = await durable(graph.compile(checkpointer=saver_in(turn))).ainvoke(GO)
+        if bench.is_losing:
+            await bench.hang()
+        return [str(m.content) for m in result["messages"] if isinstance(m, ToolMessage)]
+
+    await bench.lose(work)
+    assert await bench.run(work) == ["paid", "fine"]
+    assert sorted(bench.ran) == ["flaky", "flaky", "flaky", "pay"]
 
 
 # Control flow --------------------------------------------------------------------------------------

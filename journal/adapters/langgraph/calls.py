@@ -20,7 +20,7 @@ from langgraph.types import Command
 from journal.adapters.langgraph import messages
 from journal.adapters.langgraph.failures import ToolInterrupted, is_interruption
 from journal.adapters.langgraph.messages import Suspended
-from journal.adapters.langgraph.place import Place, Task, current_place, tool_errors
+from journal.adapters.langgraph.place import Place, Start, Task, current_place, tool_errors
 from journal.core import values
 from journal.core.errors import DidNotHappen, Diverged, InvalidOptions, InvalidValue, ValueTooLarge
 from journal.core.records import Policy
@@ -72,42 +72,56 @@ def _blocking(place: Place, work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(work, place.loop).result()
 
 
-async def _settled(place: Place, task: Task, call: Call) -> Settled:
+async def _settled(place: Place, task: Task, start: Start, call: Call) -> Settled:
     attempt = place.attempt
     if (missing := place.ask(task, call.key)) is not None:
         recorded = attempt.history.calls[missing].intent
         asked = {"key": call.key, "kind": call.kind, "name": call.name}
         known = {} if recorded is None else {"key": missing, "kind": recorded.kind, "name": recorded.name}
         attempt.fatal = attempt.fatal or Diverged(call=missing, recorded=known, asked=asked)
-    return await settle(attempt, call)
+    try:
+        settled = await settle(attempt, call)
+    except asyncio.CancelledError:
+        start.has_failed = True
+        raise
+    start.has_failed = settled.outcome.status == "error"
+    return settled
+
+
+def _visit(config: Mapping[str, Any], runtime: object) -> tuple[object, ...]:
+    """Which execution of its task this is: LangGraph tries tasks again, and the graphs within them."""
+    about = getattr(runtime, "execution_info", None)
+    return (config.get("metadata") or {}).get("langgraph_checkpoint_ns"), getattr(about, "node_attempt", 1)
 
 
 # Model calls ---------------------------------------------------------------------------------------
 
 
 async def _model(place: Place, request: ModelRequest[Any], act: Callable[[], Awaitable[Any]]) -> Any:
-    task = place.task_of(get_config(), _WHAT)
-    key = place.start(f"{task.path}/model")
+    config = get_config()
+    task = place.task_of(config, _WHAT)
     asked = messages.said(request.messages)
+    digest = messages.input_digest(asked)
+    start = place.start(f"{task.path}/model", _visit(config, request.runtime), digest)
     recorded = messages.recorded_input(request.system_message, asked, place.sent.get(task.parent))
-    place.sent[task.parent] = (key, asked)
+    place.sent[task.parent] = (start.key, asked)
     call = Call(
-        key=key,
+        key=start.key,
         kind="model",
         name=task.node,
         act=act,
         input=recorded,
-        input_digest=messages.input_digest(asked),
+        input_digest=digest,
         is_counted=False,
         config_digest=messages.config_digest(request),
         encode=messages.encode_reply,
         policy="never" if _acts_by_itself(place, request) else "safe",
         usage=messages.usage_of,
     )
-    settled = await _settled(place, task, call)
+    settled = await _settled(place, task, start, call)
     if settled.data is None:
         raise failure_of(settled)
-    place.note_reply(key, messages.calls_in(settled.data))
+    place.note_reply(start.key, messages.calls_in(settled.data))
     return messages.decode_reply(settled.data)
 
 
@@ -131,12 +145,14 @@ def _acts_by_itself(place: Place, request: ModelRequest[Any]) -> bool:
 async def _tool(place: Place, request: ToolCallRequest, act: Callable[[], Awaitable[Any]]) -> Any:
     asked, tool = request.tool_call, request.tool
     name, call_id = asked["name"], asked["id"] or ""
-    task = place.task_of(getattr(request.runtime, "config", None) or get_config(), _WHAT)
+    config = getattr(request.runtime, "config", None) or get_config()
+    task = place.task_of(config, _WHAT)
     marker = _marker(tool)
     policy = _policy(place, name, marker, getattr(tool, "metadata", None))
     recorded, digest = _input(asked["args"])
+    start = place.start(place.tool_key(task, call_id), _visit(config, request.runtime), digest)
     call = Call(
-        key=place.start(place.tool_key(task, call_id)),
+        key=start.key,
         kind="tool",
         name=name,
         act=functools.partial(_act, name, policy, act),
@@ -149,7 +165,7 @@ async def _tool(place: Place, request: ToolCallRequest, act: Callable[[], Awaita
         probe=None if marker is None else marker.probe,
         dedupes=marker is not None and marker.dedupes,
     )
-    settled = await _settled(place, task, call)
+    settled = await _settled(place, task, start, call)
     if settled.data is not None:
         return messages.decode_result(settled.data)
     match settled.outcome.status:

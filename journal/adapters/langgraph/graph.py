@@ -102,6 +102,8 @@ class DurableGraph:
             working.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({working})
+            if not working.cancelled():
+                working.exception()  # told to whoever still listens
 
     def invoke(self, *_: Any, **__: Any) -> Any:
         """Refused: it would block the turn."""

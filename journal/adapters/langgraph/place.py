@@ -38,6 +38,20 @@ class Task:
         self.path = f"{parent}/{in_key(node)}@{step}{branch}"
 
 
+class Start:
+    """A call that was started in this attempt."""
+
+    def __init__(self, key: str, visit: tuple[object, ...], digest: bytes) -> None:
+        self.key = key
+        self.visit = visit
+        self.digest = digest
+        self.has_failed = False
+
+    def serves(self, visit: tuple[object, ...], digest: bytes) -> bool:
+        """Whether another visit may take it for its own."""
+        return visit != self.visit and digest == self.digest and not self.has_failed
+
+
 class Place:
     """One invocation of a graph in one attempt of a turn."""
 
@@ -57,7 +71,8 @@ class Place:
         """By graph: key and messages of its latest model call."""
         self._tasks: dict[str, Task] = {}
         self._asked: list[tuple[str, int, str, str]] = []
-        self._starts: dict[str, int] = {}
+        self._starts: dict[str, list[Start]] = {}
+        self._next: dict[tuple[str, tuple[object, ...]], int] = {}
         self._expected: set[str] = set()
 
     def expect(self, keys: Iterable[str]) -> None:
@@ -105,10 +120,19 @@ class Place:
             raise NotInTurn(what=what)
         return task
 
-    def start(self, key: str) -> str:
-        """The key of the next start of that call: a retry within the attempt is another call."""
-        count = self._starts[key] = self._starts.get(key, 0) + 1
-        return key if count == 1 else f"{key}~{count}"
+    def start(self, key: str, visit: tuple[object, ...], digest: bytes) -> "Start":
+        """The next start of that call in this visit to its task: asked for again there, it is another call.
+
+        A task that LangGraph tries again is visited again. What it had done by then is served, what failed is not.
+        """
+        starts = self._starts.setdefault(key, [])
+        number = self._next.get((key, visit), 0)
+        while number < len(starts) and not starts[number].serves(visit, digest):
+            number += 1
+        if number == len(starts):
+            starts.append(Start(key if number == 0 else f"{key}~{number + 1}", visit, digest))
+        self._next[key, visit] = number + 1
+        return starts[number]
 
     def note_reply(self, model_key: str, call_ids: Sequence[str]) -> None:
         """The reply to `model_key` asks for these tool calls, in this order."""
