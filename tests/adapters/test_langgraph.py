@@ -237,6 +237,44 @@ async def test_a_checkpoint_that_did_not_get_written_repeats_nothing(bench: Benc
     assert len(model.asked) == 3
 
 
+async def test_a_recorded_sibling_of_a_call_in_doubt_is_served(bench: Bench) -> None:
+    """Its write did not get into the thread, so its task runs again."""
+
+    class Late(JournalSaver):
+        async def aput_writes(self, *args: Any) -> None:
+            if bench.is_losing:
+                await asyncio.Event().wait()
+            await super().aput_writes(*args)
+
+    model = Scripted(says=[asks(("look", {}, "c1"), ("refund", {}, "c2")), AIMessage("done")])
+
+    @tool
+    @safe
+    async def look() -> str:
+        """Look."""
+        bench.ran.append("look")
+        return "found"
+
+    @tool
+    @never
+    async def refund() -> str:
+        """Refund."""
+        while bench.is_losing and (await bench.statuses()).get("graph#1/model@1/model/0:c1") != "ok":
+            await asyncio.sleep(0.01)
+        await bench.effect("refund", hang=True)
+        return "refunded"
+
+    async def work(turn: Turn, prompt: str) -> list[str]:
+        saver = Late(turn._attempt.agent.journal)
+        graph = create_agent(model, [look, refund], middleware=[DurableCalls()], checkpointer=saver)
+        result = await durable(graph).ainvoke(GO)
+        return [str(m.content)[:18] for m in result["messages"] if isinstance(m, ToolMessage)]
+
+    await bench.lose(work)
+    assert await bench.run(work) == ["found", "refund was started"]
+    assert bench.ran == ["look", "refund"]
+
+
 async def test_agents_as_nodes_in_parallel(bench: Bench) -> None:
     """Each inner call is recorded by itself: a crash inside one agent repeats neither it nor its neighbour."""
 

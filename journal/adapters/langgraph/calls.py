@@ -20,7 +20,7 @@ from langgraph.types import Command
 from journal.adapters.langgraph import messages
 from journal.adapters.langgraph.failures import ToolInterrupted, is_interruption
 from journal.adapters.langgraph.messages import Suspended
-from journal.adapters.langgraph.place import Place, Start, Task, current_place, tool_errors
+from journal.adapters.langgraph.place import Place, Start, current_place, tool_errors
 from journal.core import values
 from journal.core.errors import DidNotHappen, Diverged, InvalidOptions, InvalidValue, ValueTooLarge
 from journal.core.records import Policy
@@ -72,9 +72,9 @@ def _blocking(place: Place, work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(work, place.loop).result()
 
 
-async def _settled(place: Place, task: Task, start: Start, call: Call) -> Settled:
+async def _settled(place: Place, start: Start, call: Call) -> Settled:
     attempt = place.attempt
-    if (missing := place.ask(task, call.key)) is not None:
+    if (missing := place.overtaken(call.key)) is not None:
         recorded = attempt.history.calls[missing].intent
         asked = {"key": call.key, "kind": call.kind, "name": call.name}
         known = {} if recorded is None else {"key": missing, "kind": recorded.kind, "name": recorded.name}
@@ -118,7 +118,7 @@ async def _model(place: Place, request: ModelRequest[Any], act: Callable[[], Awa
         policy="never" if _acts_by_itself(place, request) else "safe",
         usage=messages.usage_of,
     )
-    settled = await _settled(place, task, start, call)
+    settled = await _settled(place, start, call)
     if settled.data is None:
         raise failure_of(settled)
     place.note_reply(start.key, messages.calls_in(settled.data))
@@ -165,7 +165,7 @@ async def _tool(place: Place, request: ToolCallRequest, act: Callable[[], Awaita
         probe=None if marker is None else marker.probe,
         dedupes=marker is not None and marker.dedupes,
     )
-    settled = await _settled(place, task, start, call)
+    settled = await _settled(place, start, call)
     if settled.data is not None:
         return messages.decode_result(settled.data)
     match settled.outcome.status:

@@ -79,16 +79,16 @@ class Place:
         """Recorded calls, what came of which is in no checkpoint: they are to be asked for again."""
         self._expected.update(keys)
 
-    def ask(self, task: Task, key: str) -> str | None:
-        """`task` asks for the call `key`. A call that was to be asked for before it, if there is one and it is new."""
-        if key in self._expected:
-            self._expected.discard(key)
+    def overtaken(self, key: str) -> str | None:
+        """`key` is asked for: a call of an earlier step that is still to be asked for, if that is a new call."""
+        self._expected.discard(key)
+        if key in self.attempt.history.calls:
             return None
-        step = self.step_of(task.path)
+        step = self.step_of(key)
         return next((missing for missing in self._expected if self.step_of(missing) < step), None)
 
     def step_of(self, key: str) -> int:
-        """The step of the graph itself that a call or a task belongs to."""
+        """The step of the graph itself that a call belongs to; of a tool call, that of the reply which asked for it."""
         return _step_in(key[len(self.path) + 1 :].partition("/")[0])
 
     def note_task(self, metadata: Mapping[str, Any]) -> Task | None:
