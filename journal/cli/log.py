@@ -12,7 +12,7 @@ from journal.core import values
 from journal.core.codec import open_record
 from journal.core.errors import InvalidOptions, LogError
 from journal.core.ports import START, Delta, Item, offset_of, parse_offset
-from journal.core.records import BlobRef, Record
+from journal.core.records import BlobRef, Packed, Record
 from journal.replay.timeline import Mark, printable
 
 _LONGEST = 400
@@ -131,8 +131,16 @@ def _field(name: str, value: Any, with_values: bool) -> Any:
         return {"size": len(value)}
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Packed):
+        packed = value.data
+        size = len(packed) if isinstance(packed, bytes) else packed.size
+        return {"kind": value.kind, "size": size}
     if isinstance(value, msgspec.Struct):
         return _fields(value, with_values)
+    if isinstance(value, tuple):
+        return [_field(name, item, with_values) for item in value]
+    if isinstance(value, dict):
+        return {key: _field(name, item, with_values) for key, item in value.items()}
     return value
 
 

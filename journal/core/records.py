@@ -217,6 +217,79 @@ class RunClosed(Body, frozen=True, omit_defaults=True, kw_only=True):
     TYPE: ClassVar[str] = "run.closed"
 
 
+class Packed(msgspec.Struct, frozen=True, gc=False):
+    """A value as a harness's own serializer wrote it; only that reads it."""
+
+    kind: str
+    """What the serializer calls its format."""
+    data: Value
+    """Its bytes: no JSON here."""
+
+
+class ThreadHolder(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The turn that wrote to a thread."""
+
+    run: str
+    turn: str
+    scope: str
+    """Of the graph's invocation in that turn."""
+    claim: bytes
+    """Digest of the claim's token: once another was seen of that run, what comes under this one counts no more."""
+
+
+class ThreadHeld(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """A turn goes to work on the thread: whoever held the same run before writes in vain from here on."""
+
+    TYPE: ClassVar[str] = "thread.held"
+    holder: ThreadHolder
+
+
+class ThreadCheckpoint(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """A checkpoint of a harness's thread: its values that are new, the rest by version."""
+
+    TYPE: ClassVar[str] = "thread.checkpoint"
+    namespace: str = ""
+    id: str
+    parent: str | None = None
+    checkpoint: Packed
+    """Without its values and their versions."""
+    metadata: Packed
+    versions: dict[str, str | int | float] = {}
+    """Of all channels."""
+    channels: dict[str, Packed | None] = {}
+    """Those that are new at the version above; None: empty."""
+    holder: ThreadHolder | None = None
+
+
+class ThreadWrite(msgspec.Struct, frozen=True, gc=False):
+    """One write of a task."""
+
+    index: int
+    """Its place among the task's writes; negative: of a special channel, where the last one counts."""
+    channel: str
+    value: Packed
+
+
+class ThreadWrites(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """What a task wrote on top of a checkpoint."""
+
+    TYPE: ClassVar[str] = "thread.writes"
+    namespace: str = ""
+    checkpoint: str
+    task: str
+    path: str = ""
+    writes: tuple[ThreadWrite, ...] = ()
+    holder: ThreadHolder | None = None
+
+
+class ThreadDropped(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """Checkpoints that count no more, with their writes."""
+
+    TYPE: ClassVar[str] = "thread.dropped"
+    checkpoints: tuple[tuple[str, str], ...] | None = None
+    """(namespace, id) of each; None: all there are."""
+
+
 class NewRecord(msgspec.Struct, frozen=True, gc=False):
     """A record on its way in: the envelope fields that its writer knows, and the body's bytes."""
 
@@ -269,6 +342,10 @@ BODIES: dict[str, type[Body]] = {
         TurnRetried,
         CancelRequested,
         RunClosed,
+        ThreadHeld,
+        ThreadCheckpoint,
+        ThreadWrites,
+        ThreadDropped,
     )
 }
 

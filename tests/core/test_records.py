@@ -30,9 +30,16 @@ from journal.core.records import (
     ErrorInfo,
     Observed,
     Origin,
+    Packed,
     Record,
     RunClosed,
     RunCreated,
+    ThreadCheckpoint,
+    ThreadDropped,
+    ThreadHeld,
+    ThreadHolder,
+    ThreadWrite,
+    ThreadWrites,
     TurnBlocked,
     TurnFinished,
     TurnRetried,
@@ -43,6 +50,8 @@ from tests.core.hand_msgpack import pack
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.jsonl"
 DIGEST = bytes(range(16))
+PACKED = Packed("msgpack", b"\x80")
+HOLDER = ThreadHolder(run="r", turn="start", scope="graph#1", claim=DIGEST)
 
 # name, what the stored map says, what we read
 SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
@@ -175,6 +184,56 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
     ("cancel.requested least", {}, CancelRequested()),
     ("cancel.requested full", {"reason": "asked"}, CancelRequested(reason="asked")),
     ("run.closed", {}, RunClosed()),
+    (
+        "thread.held",
+        {"holder": {"run": "r", "turn": "start", "scope": "graph#1", "claim": DIGEST}},
+        ThreadHeld(holder=HOLDER),
+    ),
+    (
+        "thread.checkpoint least",
+        {
+            "id": "1f0", "checkpoint": {"kind": "msgpack", "data": b"\x80"},
+            "metadata": {"kind": "msgpack", "data": b"\x80"},
+        },
+        ThreadCheckpoint(id="1f0", checkpoint=PACKED, metadata=PACKED),
+    ),
+    (
+        "thread.checkpoint full",
+        {
+            "namespace": "node:1", "id": "1f1", "parent": "1f0", "checkpoint": {"kind": "msgpack", "data": b"\x80"},
+            "metadata": {"kind": "msgpack", "data": b"\x80"}, "versions": {"messages": "2.5", "gone": 3},
+            "channels": {"messages": {"kind": "msgpack", "data": {"blob": "00ff", "size": 70_000}}, "gone": None},
+            "holder": {"run": "r", "turn": "start", "scope": "graph#1", "claim": DIGEST},
+        },
+        ThreadCheckpoint(
+            namespace="node:1", id="1f1", parent="1f0", checkpoint=PACKED, metadata=PACKED,
+            versions={"messages": "2.5", "gone": 3},
+            channels={"messages": Packed("msgpack", BlobRef("00ff", 70_000)), "gone": None}, holder=HOLDER,
+        ),
+    ),
+    ("thread.writes least", {"checkpoint": "1f0", "task": "t"}, ThreadWrites(checkpoint="1f0", task="t")),
+    (
+        "thread.writes full",
+        {
+            "namespace": "node:1", "checkpoint": "1f0", "task": "t", "path": "~__pregel_pull, a",
+            "writes": [
+                {"index": 0, "channel": "messages", "value": {"kind": "msgpack", "data": b"\x80"}},
+                {"index": -4, "channel": "__resume__", "value": {"kind": "null", "data": b""}},
+            ],
+            "holder": {"run": "r", "turn": "start", "scope": "graph#1", "claim": DIGEST},
+        },
+        ThreadWrites(
+            namespace="node:1", checkpoint="1f0", task="t", path="~__pregel_pull, a",
+            writes=(ThreadWrite(0, "messages", PACKED), ThreadWrite(-4, "__resume__", Packed("null", b""))),
+            holder=HOLDER,
+        ),
+    ),
+    ("thread.dropped all", {}, ThreadDropped()),
+    (
+        "thread.dropped some",
+        {"checkpoints": [["", "1f0"], ["node:1", "1f1"]]},
+        ThreadDropped(checkpoints=(("", "1f0"), ("node:1", "1f1"))),
+    ),
 ]  # fmt: skip
 
 
