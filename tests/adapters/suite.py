@@ -5,19 +5,22 @@ class of tests that says how the harness calls things::
 
     class TestThisHarness(AdapterSuite):
         driver = "tests.adapters.drivers.this_harness"
+        preload = ("this_harness", "journal.adapters.this_harness")
 
 The driver is run as ``python -m DRIVER FOLDER SCENE AT`` and ends in ``Scene.of_arguments().play(work)``. Effects are
 lines of FOLDER/effects, one write each, so that they outlive the process that had them; the one called AT is its last.
 """
 
 import asyncio
+import importlib
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -155,33 +158,67 @@ class Scene:
 # In the process that judges ------------------------------------------------------------------------
 
 
+class Nursery:
+    """A process that has imported what is slow to import, and forks for each attempt; its children are killed, not it."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        command = [sys.executable, "-m", "tests.adapters.suite", *preload]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, *arguments: str) -> int:
+        """Run a driver with `arguments` in a child of its own; its exit code."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, "the nursery is gone"
+        return int(answer)
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+def nursery() -> None:
+    """What the process of `Nursery` does."""
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        driver, folder, scene, at = json.loads(line)
+        if (child := os.fork()) == 0:
+            for fd, name in ((1, "stdout"), (2, "stderr")):
+                os.dup2(os.open(Path(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
+            signal.alarm(120)
+            sys.argv = [driver, folder, scene, at]
+            runpy.run_module(driver, run_name="__main__", alter_sys=True)
+            sys.exit()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 class Attempts:
     """The processes that work on one run, one after the other."""
 
-    def __init__(self, driver: str, folder: Path, scene: str) -> None:
-        self.driver, self.folder, self.scene = driver, folder, scene
+    def __init__(self, nursery: Nursery, driver: str, folder: Path, scene: str) -> None:
+        self.nursery, self.driver, self.folder, self.scene = nursery, driver, folder, scene
 
-    def _start(self, at: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", self.driver, str(self.folder), self.scene, at],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+    def _start(self, at: str) -> tuple[int, str, str]:
+        """Exit code, output, and what went wrong."""
+        code = self.nursery.run(self.driver, str(self.folder), self.scene, at)
+        return code, (self.folder / "stdout").read_text(), (self.folder / "stderr").read_text()
 
     def killed(self, at: str) -> None:
         """An attempt that ends in the effect `at`."""
-        process = self._start(at)
-        assert process.returncode == -signal.SIGKILL, process.stdout + process.stderr
+        code, output, errors = self._start(at)
+        assert code == -signal.SIGKILL, output + errors
 
     def finished(self) -> Any:
         """An attempt that is left alone; what it gave."""
-        process = self._start("nowhere")
-        assert process.returncode == 0, process.stdout + process.stderr
-        return json.loads(process.stdout)
+        code, output, errors = self._start("nowhere")
+        assert code == 0, output + errors
+        return json.loads(output)
 
     @property
     def effects(self) -> Counter[str]:
@@ -210,6 +247,8 @@ class AdapterSuite:
 
     driver: ClassVar[str]
     """Name of the module that plays the scenes."""
+    preload: ClassVar[tuple[str, ...]] = ()
+    """Modules of the harness that are slow to import: imported once, before the processes fork."""
     streams: ClassVar[bool] = True
     """Whether the harness streams replies."""
     shows_again: ClassVar[bool] = False
@@ -223,9 +262,16 @@ class AdapterSuite:
     history_points: ClassVar[tuple[str, ...]] = ("model 1", "refund")
     """Where to kill it; effects of the history's store may come beside these."""
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def nursery(cls) -> Iterator[Nursery]:
+        nursery = Nursery(cls.preload)
+        yield nursery
+        nursery.close()
+
     @pytest.fixture
-    def attempts(self, tmp_path: Path) -> Callable[[str], Attempts]:
-        return lambda scene: Attempts(self.driver, tmp_path, scene)
+    def attempts(self, nursery: Nursery, tmp_path: Path) -> Callable[[str], Attempts]:
+        return lambda scene: Attempts(nursery, self.driver, tmp_path, scene)
 
     @pytest.mark.parametrize("at", ["lookup", "model 1", "refund", "model 2", "nowhere"])
     def test_finished_once(self, attempts: Callable[[str], Attempts], at: str) -> None:
@@ -327,3 +373,7 @@ class AdapterSuite:
         assert given["items"] == list(self.history)
         assert (run.effects["lookup"], run.effects["refund"]) == (1, 1)
         assert run.finished() == given
+
+
+if __name__ == "__main__":
+    nursery()
