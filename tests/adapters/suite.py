@@ -184,7 +184,7 @@ class Nursery:
 
 def nursery() -> None:
     """What the process of `Nursery` does."""
-    for name in sys.argv[1:]:
+    for name in ("structlog", "journal.worlds.sqlite", *sys.argv[1:]):
         importlib.import_module(name)
     for line in sys.stdin:
         driver, folder, scene, at = json.loads(line)
