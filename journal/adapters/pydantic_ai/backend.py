@@ -109,9 +109,7 @@ def _model_call(
     )
 
 
-def _tool_call(
-    place: Place, operation: ToolsetCallToolId, body: Body, asked: tuple[Any, ...]
-) -> Call:
+def _tool_call(place: Place, operation: ToolsetCallToolId, body: Body, asked: tuple[Any, ...]) -> Call:
     name, arguments, ctx, tool = asked
     key = place.tool_key(ctx.tool_call_id)
     resolved, marker = tools.policy_of(name, tool, place.attempt.agent)
@@ -159,9 +157,7 @@ def _encode(result: object) -> bytes:
     return values.encode(result, what="the tool's result")
 
 
-def _step(
-    place: Place, operation: DurableOperationId, name: str, body: Body, asked: tuple[Any, ...]
-) -> Call:
+def _step(place: Place, operation: DurableOperationId, name: str, body: Body, asked: tuple[Any, ...]) -> Call:
     """Discovery, validation, event handlers and the operations of other capabilities."""
     policy: Policy = "safe"
     match operation:

@@ -15,6 +15,7 @@ from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
     DurabilityEngineSpec,
+    ToolsetKind,
     conversation_id_from_run_id,
     replay_scope,
 )
@@ -32,7 +33,7 @@ from journal.engine.calls import Call, settle
 from journal.engine.context import in_call
 from journal.engine.turn import failure_of
 
-_KINDS = frozenset({"function", "mcp", "dynamic"})
+_KINDS: frozenset[ToolsetKind] = frozenset({"function", "mcp", "dynamic"})
 
 
 class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
@@ -49,7 +50,11 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
         codec=JSON_CODEC,
         serialization_failure=ResultLost.of,
         wrapped_toolset_kinds=_KINDS,
-        toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
+        toolset_lifecycles={
+            "function": "enter-always",
+            "mcp": "enter-in-durable-unit",
+            "dynamic": "enter-never",
+        },
         tool_config_key=METADATA_KEY,
         unsupported_runtime_toolset_kinds=_KINDS,
     )
@@ -147,7 +152,10 @@ async def _emitting(events: AsyncIterable[AgentStreamEvent]) -> AsyncIterator[Ag
 
 def _text(event: AgentStreamEvent) -> str | None:
     match event:
-        case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+        case (
+            PartStartEvent(part=TextPart(content=text))
+            | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+        ):
             return text
         case _:
             return None

@@ -3,6 +3,7 @@
 Of a provider's error only status, code and the retry delay are kept, never its body, which may quote the prompt.
 """
 
+import functools
 from typing import Any
 
 from pydantic_ai import exceptions
@@ -76,6 +77,10 @@ def _kept(error: exceptions.ModelAPIError) -> dict[str, Any]:
     return kept
 
 
+def _rebuilt(cls: type[exceptions.ModelAPIError], kept: dict[str, Any]) -> exceptions.ModelAPIError:
+    return cls(**kept)
+
+
 def _register() -> None:
     register_error(ToolInterrupted)
     for plain in (
@@ -93,7 +98,7 @@ def _register() -> None:
         cls = pending.pop()
         pending.extend(cls.__subclasses__())
         if cls is not exceptions.ModelRequestTimeout:
-            register_error(cls, to_data=_kept, from_data=lambda data, cls=cls: cls(**data))
+            register_error(cls, to_data=_kept, from_data=functools.partial(_rebuilt, cls))
 
 
 _register()

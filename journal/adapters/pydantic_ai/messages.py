@@ -54,7 +54,10 @@ def jsonable(value: Any) -> Any:
 def system_prompts(messages: Sequence[ModelMessage]) -> list[str]:
     """What the system says in `messages`: configuration, not conversation."""
     return [
-        str(part.content) for message in messages for part in message.parts if part.part_kind == "system-prompt"
+        str(part.content)
+        for message in messages
+        for part in message.parts
+        if part.part_kind == "system-prompt"
     ]
 
 

@@ -73,9 +73,9 @@ def timeout_of(tool: object) -> float | None:
 
 
 class Transports(ParameterTransports):
-    """What a function tool is run with. Of a `never` tool, what it raises is seen before Pydantic AI explains it away.
+    """What a function tool is run with. What a `never` tool raises is seen before Pydantic AI explains it away.
 
-    Its timeout is kept by the engine: Pydantic AI would ask the model to try again, and the effect may have taken place.
+    Its timeout is kept by the engine: Pydantic AI would ask the model to try again, and it may have taken effect.
     """
 
     async def prepare_function_call(
@@ -107,7 +107,7 @@ def _watched(name: str, function: Any) -> Any:
 
 
 def is_broken_off(payload: Any) -> bool:
-    """Whether an MCP tool's request for another try stands for a connection that broke: the toolset keeps its words only."""
+    """Whether an MCP tool's request for another try stands for a connection that broke: only its words are kept."""
     if not isinstance(payload, dict) or payload.get("kind") != "model_retry":
         return False
     text = str(payload.get("message")).lower()

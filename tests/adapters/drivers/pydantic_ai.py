@@ -27,14 +27,18 @@ scene = Scene.of_arguments()
 
 def reply_to(messages: list[ModelMessage]) -> Reply:
     parts = [part for message in messages for part in message.parts]
-    return scene.reply([str(part.content) for part in parts if isinstance(part, ToolReturnPart | RetryPromptPart)])
+    return scene.reply(
+        [str(part.content) for part in parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
+    )
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     reply = reply_to(messages)
     if not reply.asks:
         return ModelResponse(parts=[TextPart(reply.text)])
-    return ModelResponse(parts=[ToolCallPart(ask.tool, {"order": ask.order}, ask.call_id) for ask in reply.asks])
+    return ModelResponse(
+        parts=[ToolCallPart(ask.tool, {"order": ask.order}, ask.call_id) for ask in reply.asks]
+    )
 
 
 async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
@@ -106,7 +110,7 @@ async def work(turn: Turn, prompt: str) -> Any:
         return await streamed(prompt)
     result = await agent.run(prompt)
     if isinstance(result.output, DeferredToolRequests):
-        approved = {call.tool_call_id: True for call in result.output.approvals}
+        approved: dict[str, Any] = {call.tool_call_id: True for call in result.output.approvals}
         scene.effect("answered")
         result = await agent.run(
             message_history=result.all_messages(),
