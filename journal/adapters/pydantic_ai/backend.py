@@ -17,6 +17,7 @@ from pydantic_ai.durable_exec import (
     ToolsetValidateToolArgumentsId,
     record_durable_unit,
 )
+from pydantic_ai.toolsets.abstract import ToolsetTool
 
 from journal.adapters.pydantic_ai import messages, tools
 from journal.adapters.pydantic_ai.failures import ResultLost, ToolInterrupted, is_interruption
@@ -36,7 +37,7 @@ def operation_config() -> RoleBasedOperationConfig[Config]:
     """One empty configuration for all; False for tools that run in the handler."""
 
     def of_tool(_: DurableOperationId, tool: object | None, __: str) -> Config | Literal[False]:
-        return False if tools.inlined(tool) else {}
+        return False if isinstance(tool, ToolsetTool) and tools.runs_in_handler(tool.tool_def) else {}
 
     return RoleBasedOperationConfig(model={}, event={}, capability={}, tool={}, resolve_tool=of_tool)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from pydantic_ai.agent import EventStreamHandler
-from pydantic_ai.capabilities import WrapRunHandler
+from pydantic_ai.capabilities import WrapRunHandler, WrapToolExecuteHandler
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -19,14 +19,21 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     replay_scope,
 )
-from pydantic_ai.messages import AgentStreamEvent, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import AgentDepsT, RunContext
+from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 
 from journal.adapters.pydantic_ai.backend import JournalBackend
 from journal.adapters.pydantic_ai.failures import ResultLost
-from journal.adapters.pydantic_ai.place import Place, place_of, running_at
-from journal.adapters.pydantic_ai.tools import METADATA_KEY
+from journal.adapters.pydantic_ai.place import Place, current_place, nested_at, place_of, running_at
+from journal.adapters.pydantic_ai.tools import METADATA_KEY, runs_in_handler
 from journal.core import values
 from journal.engine.adapting import inherited_scope, scope_here
 from journal.engine.calls import Call, settle
@@ -127,6 +134,22 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
         if place.attempt.fatal is not None:
             raise place.attempt.fatal
         return result
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: WrapToolExecuteHandler,
+    ) -> Any:
+        """A tool that runs in the handler is a scope: its agents and steps count in it, whatever else runs beside it."""
+        if not self.in_durable_context or not runs_in_handler(tool_def):
+            return await handler(args)
+        place = current_place(f"tool {tool_def.name!r}")
+        with nested_at(place, place.tool_key(call.tool_call_id)):
+            return await handler(args)
 
     def _model_stream_event_handler(self) -> EventStreamHandler[AgentDepsT] | None:
         """The user's handler, with the text shown to whoever watches the run as well."""

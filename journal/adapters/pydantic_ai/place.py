@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from journal.core import values
 from journal.core.errors import NotInTurn
-from journal.engine.adapting import notes_of
+from journal.engine.adapting import inside, notes_of
 from journal.engine.scope import Scope
 
 _KEY_CHARACTERS = 96
@@ -27,7 +27,7 @@ class Place:
         self.scope = scope
         self.sent: tuple[str, list[Any]] | None = None
         """Key and messages of the latest model call."""
-        self._asked: dict[str, list[str]] = {}
+        self._asked: dict[str, str] = {}
 
     def key(self, name: str) -> str:
         """The key of the next start of `name` here."""
@@ -35,18 +35,13 @@ class Place:
 
     def note_asked(self, model_key: str, call_ids: list[str]) -> None:
         """The reply to `model_key` asks for these tool calls, in this order."""
-        keys: dict[str, list[str]] = {}
         for position, call_id in enumerate(call_ids):
-            keys.setdefault(call_id, []).append(f"{model_key}/{position}:{_in_key(call_id)}")
-        self._asked.update(keys)
+            self._asked[call_id] = f"{model_key}/{position}:{_in_key(call_id)}"
 
     def tool_key(self, call_id: str) -> str:
-        """The key of a tool call. One whose reply is not of this turn (a given history) is named by its id alone.
-
-        A reply may use one id twice: its calls are taken in the order in which they start.
-        """
-        if (keys := self._asked.get(call_id)) is not None:
-            return keys.pop(0) if len(keys) > 1 else keys[0]
+        """The key of a tool call. One whose reply is not of this turn (a given history) is named by its id alone."""
+        if (key := self._asked.get(call_id)) is not None:
+            return key
         path = self.scope.path
         return f"{path}/resumed/{_in_key(call_id)}" if path else f"resumed/{_in_key(call_id)}"
 
@@ -75,6 +70,14 @@ def current_place(what: str) -> Place:
     if place is None or place.attempt.is_over:
         raise NotInTurn(what=what)
     return place
+
+
+@contextmanager
+def nested_at(outer: Place, path: str) -> Iterator[Place]:
+    """The place of agents that run inside a tool, in a scope at `path`."""
+    place = place_of(Scope(outer.attempt, path, None))
+    with inside(place.scope), running_at(place):
+        yield place
 
 
 @contextmanager

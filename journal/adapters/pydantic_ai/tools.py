@@ -1,10 +1,11 @@
 """Tools: their policies, and what a call without a value comes to for the model."""
 
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from pydantic_ai.durable_exec import ParameterTransports, ToolsetCallToolParams
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.toolsets.abstract import AbstractToolset, ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
@@ -129,7 +130,6 @@ def lost(name: str) -> Any:
     return told(f"{name} completed, but its result could not be kept. Do not take it for failed.")
 
 
-def inlined(tool: object) -> bool:
+def runs_in_handler(definition: ToolDefinition) -> bool:
     """Whether the tool is to run in the handler, unrecorded, so that it may make calls of its own."""
-    metadata = tool.tool_def.metadata if isinstance(tool, ToolsetTool) else None
-    return cast("Any", metadata or {}).get(METADATA_KEY) is False
+    return (definition.metadata or {}).get(METADATA_KEY) is False
