@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel
 from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext, ToolReturn
-from pydantic_ai.capabilities import Instrumentation
+from pydantic_ai.capabilities import Instrumentation, NativeTool
 from pydantic_ai.exceptions import ModelHTTPError, UserError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -23,6 +23,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.native_tools import WebSearchTool
 
 from journal import Ran, Turn, TurnBlocked, TurnFailed, never, safe
 from journal.adapters.pydantic_ai import JournalDurability
@@ -526,11 +527,38 @@ async def test_text_of_a_stream_reaches_whoever_watches_the_run(bench: Bench) ->
     assert "".join(shown) == "done"
 
 
+@pytest.mark.parametrize("is_declared", [False, True])
+async def test_a_call_in_which_the_provider_acts_is_not_sent_twice(bench: Bench, is_declared: bool) -> None:
+    asked: list[str] = []
+
+    class Searching(TestModel):
+        @classmethod
+        def supported_native_tools(cls) -> frozenset[type[Any]]:
+            return frozenset({WebSearchTool})
+
+        async def request(self, *given: Any, **options: Any) -> ModelResponse:
+            asked.append("model")
+            if bench.is_losing:
+                await bench.hang()
+            return ModelResponse(parts=[TextPart("found")])
+
+    agent = Agent(Searching(), name="a", capabilities=[JournalDurability(), NativeTool(WebSearchTool())])
+    tools: Any = {"web_search": "safe"} if is_declared else None
+    await bench.lose(working(agent), tools=tools)
+    if is_declared:
+        assert await bench.run(working(agent), tools=tools) == "found"
+        assert len(asked) == 2
+    else:
+        with pytest.raises(TurnFailed, match="OutcomeUnknown"):
+            await bench.run(working(agent))
+        assert len(asked) == 1
+
+
 async def test_the_test_model_works_too(bench: Bench) -> None:
     agent = Agent(TestModel(), name="t", capabilities=[JournalDurability()])
 
     @agent.tool
-    async def look(ctx: RunContext[None], what: str) -> str:
+    async def look(ctx: RunContext[object], what: str) -> str:
         await bench.effect("look")
         return "seen"
 

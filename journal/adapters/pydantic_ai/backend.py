@@ -17,6 +17,7 @@ from pydantic_ai.durable_exec import (
     ToolsetValidateToolArgumentsId,
     record_durable_unit,
 )
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.toolsets.abstract import ToolsetTool
 
 from journal.adapters.pydantic_ai import messages, tools
@@ -30,6 +31,8 @@ from journal.engine.turn import failure_of
 from journal.tools.policy import resolve
 
 Body = Callable[[], Awaitable[object]]
+_SERVER_SIDE = ("openai_previous_response_id", "openai_conversation_id")
+"""Settings under which the provider keeps the conversation."""
 Config = dict[str, Any]
 
 
@@ -89,7 +92,9 @@ def _model_call(
     if isinstance(operation, ModelRequestId):
         _, conversation, settings, parameters, _ = asked
         config: Any = [operation.model_name, settings, parameters]
+        provider_acts = _provider_acts(place, settings, parameters)
     else:
+        provider_acts = False
         request = asked[1]
         conversation, config = request.messages, [asked[2], request.model_settings]
     key = place.key("model")
@@ -105,8 +110,20 @@ def _model_call(
         input=recorded,
         input_digest=messages.conversation_digest(said),
         config_digest=messages.digest_of([about, config]),
-        policy="safe",
+        policy="never" if provider_acts else "safe",
         usage=messages.usage_of,
+    )
+
+
+def _provider_acts(place: Place, settings: Any, parameters: ModelRequestParameters) -> bool:
+    """Whether the provider itself acts inside the call: tools that it runs, a conversation that it keeps."""
+    if any((settings or {}).get(name) for name in _SERVER_SIDE):
+        return True
+    agent = place.attempt.agent
+    return any(
+        resolve(tool.kind, agent=agent.tools, journal=agent.journal.tools).policy == "never"
+        for tool in parameters.native_tools
+        if tool.kind != "tool_search"  # the provider picks among our tools
     )
 
 

@@ -144,7 +144,7 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
         args: dict[str, Any],
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        """A tool that runs in the handler is a scope: its agents and steps count in it, whatever else runs beside it."""
+        """A tool that runs in the handler is a scope: its agents and steps count in it, whatever runs beside it."""
         if not self.in_durable_context or not runs_in_handler(tool_def):
             return await handler(args)
         place = current_place(f"tool {tool_def.name!r}")
