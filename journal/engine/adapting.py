@@ -31,6 +31,12 @@ def scope_here(what: str) -> Scope:
     return scope
 
 
+def inherited_scope() -> Scope | None:
+    """The scope that the running task was started in, or is in: nothing is opened. None outside of a turn."""
+    scope = _current.get()
+    return None if scope is None or scope.attempt.is_over else scope
+
+
 def notes_of(attempt: "Attempt", adapter: str) -> dict[str, Any]:
     """What `adapter` keeps for as long as the attempt lives; empty at first."""
     notes: dict[str, dict[str, Any]] = vars(attempt).setdefault("adapter_notes", {})
