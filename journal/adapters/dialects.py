@@ -78,8 +78,8 @@ def read_request(method: str, path: str, content_type: str, content: bytes, poli
     if not is_model or body is None:
         policy: Policy = "safe" if is_model or method in ("GET", "HEAD") else "never"
         kind: CallKind = "model" if is_model else "step" if policy == "safe" else "tool"
-        said = [method, name, values.digest(_without_boundary(content, content_type)).hex()]
-        return Asked(name=name, kind=kind, policy=policy, digest=_digest(said))
+        whole = values.digest(_without_boundary(content, content_type)).hex()
+        return Asked(name=name, kind=kind, policy=policy, digest=_digest([method, name, whole]))
     is_stream = body.get("stream") is True
     field = _CONVERSATIONS.get(name)
     if field is None:
@@ -88,7 +88,7 @@ def read_request(method: str, path: str, content_type: str, content: bytes, poli
             name=name, kind="model", policy="safe", digest=digest, settings=body, is_stream=is_stream
         )
     items = _items_of(body.get(field))
-    said: list[Any] = [method, name, is_stream, [item for item in items if not _is_instructing(item)]]
+    said = [method, name, is_stream, [item for item in items if not _is_instructing(item)]]
     config = {key: value for key, value in body.items() if key not in (field, "stream", "prompt_cache_key")}
     config["instructing"] = [item for item in items if _is_instructing(item)]
     acts = any(body.get(key) for key in _SERVER_SIDE) or any(

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from journal.adapters import dialects
 from journal.adapters.dialects import Asked, Json, Reading
 from journal.core import values
+from journal.core.errors import DidNotHappen
 from journal.core.failures import register_error
 from journal.engine.calls import Settled
 from journal.engine.context import in_call
@@ -51,12 +52,28 @@ class HttpFailure(Exception):
         status: int | None = self.data.get("status")
         return status
 
+    @property
+    def headers(self) -> dict[str, str]:
+        headers: dict[str, str] = self.data.get("headers", {})
+        return headers
+
+    @property
+    def code(self) -> str | int | None:
+        detail: Json = self.data.get("detail") or self.data.get("event") or {}
+        return detail.get("code") or detail.get("type") or self.status_code
+
 
 class HttpInterrupted(HttpFailure, ConnectionError):
     """The same, where the request may have had its effect."""
 
 
-for _cls in (HttpFailure, HttpInterrupted):
+class HttpNotSent(HttpFailure, ConnectionError, DidNotHappen):
+    """The same, where it certainly had none: there was no connection."""
+
+    reason = "there was no connection"
+
+
+for _cls in (HttpFailure, HttpInterrupted, HttpNotSent):
     register_error(_cls, to_data=lambda error: error.data, from_data=_cls)
 
 
@@ -130,7 +147,7 @@ class Exchange:
 
     def _broken(self, error: Exception, head: Json) -> HttpFailure:
         name = type(error).__name__
-        return (HttpFailure if name in _NOT_SENT else HttpInterrupted)({**head, "error": name})
+        return (HttpNotSent if name in _NOT_SENT else HttpInterrupted)({**head, "error": name})
 
     # Answering: to the client, alike on the first run and on a replay
 

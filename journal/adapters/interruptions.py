@@ -1,5 +1,7 @@
 """Whether an exception leaves it open if the effect took place: timeouts, and connections that broke."""
 
+from journal.core.failures import register_error
+
 _INTERRUPTIONS = frozenset(
     {
         "TimeoutException",  # httpx
@@ -18,6 +20,13 @@ _INTERRUPTIONS = frozenset(
 )
 _MCP_INTERRUPTIONS = frozenset({-32000, -32001, 408})
 """Codes that an MCP client makes up itself: connection closed, request timed out."""
+
+
+class ToolInterrupted(ConnectionError):
+    """A `never` tool broke off in a way that does not tell whether its effect took place."""
+
+
+register_error(ToolInterrupted)
 
 
 def is_interruption(error: BaseException | None) -> bool:

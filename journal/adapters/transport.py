@@ -1,8 +1,8 @@
 """Raw clients: a transport for httpx (or httpx2) that records each request of a turn as a call.
 
 It wraps another transport, so it covers whatever is built on one: `create`, streams and stream helpers of the OpenAI
-and Anthropic clients. The intent is durable before the request goes out; the outcome once the whole body was read; what is
-recorded is answered from the log, byte for byte, and nothing is sent. Headers of requests are never recorded. What a
+and Anthropic clients. The intent is durable before the request goes out; the outcome once the whole body was read; what
+is recorded is answered from the log, byte for byte, and nothing is sent. Headers of requests are never recorded. What a
 request means is read in `dialects.py`; `openai.py` and `anthropic.py` wrap whole clients.
 """
 

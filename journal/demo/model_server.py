@@ -1,8 +1,8 @@
-"""The bundled model: a loopback server that the real OpenAI and Anthropic clients talk to, with a support clerk behind it.
+"""The bundled model: a loopback server for the real clients of OpenAI and Anthropic, with a support clerk behind it.
 
-`POST /v1/responses`, `POST /v1/chat/completions` and `POST /v1/messages`, streamed or whole; `GET /v1/models`; `GET /stats`. A request
-counts as paid (`model_calls`) once it was received whole, as with a provider; that is on disk before the answer is
-thought of. `hang_on=n` holds the n-th answer: the request was paid, and the client can be killed while it waits.
+`POST /v1/responses`, `/v1/chat/completions` and `/v1/messages`, streamed or whole; `GET /v1/models`; `GET /stats`. A
+request counts as paid (`model_calls`) once it was received whole, as with a provider; that is on disk before the answer
+is thought of. `hang_on=n` holds the n-th answer: the request was paid, and the client can be killed while it waits.
 """
 
 import os

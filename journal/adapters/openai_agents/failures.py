@@ -25,10 +25,6 @@ class ToolFailed(Exception):
         super().__init__(text, error)
 
 
-class ToolInterrupted(ConnectionError):
-    """A `never` tool broke off in a way that does not tell whether its effect took place."""
-
-
 def carry_origin(error: BaseException) -> None:
     """Note on `error` which call it comes from, where the SDK wrapped the exception that knows it."""
     part: BaseException | None = error
@@ -58,7 +54,6 @@ def _status_error(cls: type[openai.APIStatusError]) -> Callable[[Any], openai.AP
 
 def _register() -> None:
     register_error(ToolFailed)
-    register_error(ToolInterrupted)
     for plain in (
         exceptions.AgentsException,
         exceptions.MaxTurnsExceeded,
