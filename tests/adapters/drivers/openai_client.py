@@ -30,7 +30,9 @@ def write(body: Any, reply: Reply) -> HttpReply:
     ]
     if not items:
         part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
-        items = [{"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}]
+        items = [
+            {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
+        ]
     response = {
         "id": "r",
         "object": "response",
@@ -53,7 +55,13 @@ def write(body: Any, reply: Reply) -> HttpReply:
                 {"type": "response.output_item.added", **at, "item": {**item, "content": []}},
                 {"type": "response.content_part.added", **at, "content_index": 0, "part": empty},
                 *(
-                    {"type": "response.output_text.delta", **at, "content_index": 0, "delta": p, "logprobs": []}
+                    {
+                        "type": "response.output_text.delta",
+                        **at,
+                        "content_index": 0,
+                        "delta": p,
+                        "logprobs": [],
+                    }
                     for p in reply.parts
                 ),
             ]

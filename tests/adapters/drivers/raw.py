@@ -15,7 +15,9 @@ scene = Scene.of_arguments()
 class SceneServer(LoopbackServer):
     """The model, in this process: killed with it."""
 
-    def __init__(self, told: Callable[[Any], Sequence[str]], write: Callable[[Any, Reply], HttpReply]) -> None:
+    def __init__(
+        self, told: Callable[[Any], Sequence[str]], write: Callable[[Any, Reply], HttpReply]
+    ) -> None:
         super().__init__(tally=None, hang_on=None)
         self._told, self._write = told, write
 
