@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from mcp import types
-from mcp.shared.exceptions import MCPError
+from mcp.shared import exceptions
 
 from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.core import values
@@ -41,11 +41,19 @@ _READS = frozenset(
     }
 )
 
-register_error(
-    MCPError,
-    to_data=lambda error: [error.code, error.message],
-    from_data=lambda data: MCPError(data[0], data[1]),
-)
+_Error: Any = (
+    getattr(exceptions, "MCPError", None) or exceptions.__dict__["McpError"]
+)  # version 1 has the second
+
+
+def _error_of(data: list[Any]) -> Any:
+    code, message = data
+    if _Error.__name__ == "MCPError":
+        return _Error(code, message)
+    return _Error(types.ErrorData(code=code, message=message))
+
+
+register_error(_Error, to_data=lambda error: [error.error.code, error.error.message], from_data=_error_of)
 
 
 class DurableSession:

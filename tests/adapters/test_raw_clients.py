@@ -120,7 +120,7 @@ async def test_a_call_in_doubt_is_sent_again_under_the_same_key(bench: Bench) ->
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_nothing_secret_is_recorded(bench: Bench, is_stream: bool) -> None:
-    tool = {"type": "mcp", "server_label": "s", "server_url": "http://x", "authorization": SECRET}
+    tool: Any = {"type": "mcp", "server_label": "s", "server_url": "http://x", "authorization": SECRET}
     with Provider([chat_stream("a") if is_stream else chat("a")]) as provider:
 
         async def work(turn: Turn, prompt: str) -> None:
