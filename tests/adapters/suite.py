@@ -159,7 +159,7 @@ class Scene:
 
 
 class Nursery:
-    """A process that has imported what is slow to import, and forks for each attempt; its children are killed, not it."""
+    """A process that has imported what is slow to import, and forks for each attempt."""
 
     def __init__(self, preload: Sequence[str]) -> None:
         command = [sys.executable, "-m", "tests.adapters.suite", *preload]

@@ -526,13 +526,15 @@ async def test_what_only_looks_is_a_step(bench: Bench) -> None:
 
 
 async def test_a_retry_of_what_is_unknown_is_not_sent(bench: Bench) -> None:
+    """Anthropic's client takes whatever goes wrong on the way for a connection to be tried again."""
     with Provider([HANG]) as provider:
 
         async def work(turn: Turn, prompt: str) -> None:
-            async with openai_at(provider) as client:
+            async with anthropic_at(provider) as client:
+                eager = client.with_options(max_retries=1, timeout=0.2)
                 with pytest.raises(OutcomeUnknown):
-                    await client.with_options(max_retries=2, timeout=0.2).responses.create(
-                        model="m", input="go", background=True
+                    await eager.messages.create(
+                        model="m", max_tokens=1, messages=said("1"), extra_body={"container": "c"}
                     )
 
         await bench.run(work)
