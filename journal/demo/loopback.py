@@ -27,6 +27,8 @@ class Request(msgspec.Struct, frozen=True):
     """Without the query."""
     body: Any
     """Decoded JSON; None where there was none."""
+    headers: dict[str, str] = {}
+    """By lower-case name."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -195,7 +197,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, data: bytes | None) -> None:
         try:
             body = json.loads(data) if data else None
-            reply = self.server.app.answer(Request(self.command, self.path.partition("?")[0], body))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            reply = self.server.app.answer(Request(self.command, self.path.partition("?")[0], body, headers))
         except (
             BadRequest,
             ValueError,

@@ -1,22 +1,24 @@
-"""The bundled model: a loopback server that the real OpenAI client talks to, with a support clerk behind it.
+"""The bundled model: a loopback server for the real clients of OpenAI and Anthropic, with a support clerk behind it.
 
-`POST /v1/responses` and `POST /v1/chat/completions`, streamed or whole; `GET /v1/models`; `GET /stats`. A request
-counts as paid (`model_calls`) once it was received whole, as with a provider; that is on disk before the answer is
-thought of. `hang_on=n` holds the n-th answer: the request was paid, and the client can be killed while it waits.
+`POST /v1/responses`, `/v1/chat/completions` and `/v1/messages`, streamed or whole; `GET /v1/models`; `GET /stats`. A
+request counts as paid (`model_calls`) once it was received whole, as with a provider; that is on disk before the answer
+is thought of. `hang_on=n` holds the n-th answer: the request was paid, and the client can be killed while it waits.
 """
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+from typing import NamedTuple
 
 import click
 
 from journal.demo import model_wire as wire
-from journal.demo.clerk import decide
+from journal.demo.clerk import Ask, Conversation, Say, decide
 from journal.demo.loopback import LoopbackServer, Reply, Request, Tally
+from journal.demo.messages_wire import messages_events, messages_json, read_messages
 
 
 class ModelServer(LoopbackServer):
@@ -51,22 +53,36 @@ class ModelServer(LoopbackServer):
                 model = {"id": "loopback", "object": "model", "created": 0, "owned_by": "durable-journal"}
                 return Reply({"object": "list", "data": [model]})
             case "POST", "/v1/responses":
-                return self._converse(request.body or {}, is_chat=False)
+                return self._converse(request.body or {}, _RESPONSES)
             case "POST", "/v1/chat/completions":
-                return self._converse(request.body or {}, is_chat=True)
+                return self._converse(request.body or {}, _CHAT)
+            case "POST", "/v1/messages":
+                return self._converse(request.body or {}, _MESSAGES)
         return Reply({"error": {"message": f"no {request.method} {request.path} here"}}, 404)
 
-    def _converse(self, body: wire.Json, *, is_chat: bool) -> Reply:
-        conversation = wire.read_chat(body) if is_chat else wire.read_responses(body)
+    def _converse(self, body: wire.Json, dialect: "_Dialect") -> Reply:
+        conversation = dialect.read(body)
         number = self.tally.add("model_calls", calls=len(conversation.calls))
         self.hold.arrive(number)
         move = decide(conversation)
         names = wire.Names(body, conversation)
         self.tally.add("answered")
         if body.get("stream"):
-            frames = wire.chat_events(names, move) if is_chat else wire.responses_events(names, move)
-            return Reply(events=tuple(frames))
-        return Reply(wire.chat_json(names, move) if is_chat else wire.responses_json(names, move))
+            return Reply(events=tuple(dialect.events(names, move)))
+        return Reply(dialect.whole(names, move))
+
+
+class _Dialect(NamedTuple):
+    """How an API says it."""
+
+    read: Callable[[wire.Json], Conversation]
+    whole: Callable[[wire.Names, Ask | Say], wire.Json]
+    events: Callable[[wire.Names, Ask | Say], Iterator[str]]
+
+
+_RESPONSES = _Dialect(wire.read_responses, wire.responses_json, wire.responses_events)
+_CHAT = _Dialect(wire.read_chat, wire.chat_json, wire.chat_events)
+_MESSAGES = _Dialect(read_messages, messages_json, messages_events)
 
 
 @contextmanager

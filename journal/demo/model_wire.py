@@ -22,7 +22,7 @@ def read_responses(body: Json) -> Conversation:
     items = body.get("input", "")
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
-    reader = _Reader()
+    reader = Reader()
     for item in items:
         kind = item.get("type", "message")
         if kind == "message" and item.get("role") == "user":
@@ -36,7 +36,7 @@ def read_responses(body: Json) -> Conversation:
 
 def read_chat(body: Json) -> Conversation:
     """The conversation in a Chat Completions request."""
-    reader = _Reader()
+    reader = Reader()
     for message in body.get("messages") or ():
         match message.get("role"):
             case "user":
@@ -49,7 +49,7 @@ def read_chat(body: Json) -> Conversation:
     return reader.conversation(tool.get("function", {}).get("name", "") for tool in body.get("tools") or ())
 
 
-class _Reader:
+class Reader:
     """Collects a conversation item by item."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def responses_events(names: Names, move: Ask | Say) -> Iterator[str]:
             {"type": "response.content_part.added", **part, "part": empty},
             *(
                 {"type": "response.output_text.delta", **part, "delta": p, "logprobs": []}
-                for p in _pieces(move.text)
+                for p in pieces(move.text)
             ),
             {"type": "response.output_text.done", **part, "text": move.text, "logprobs": []},
             {"type": "response.content_part.done", **part, "part": item["content"][0]},
@@ -144,7 +144,7 @@ def responses_events(names: Names, move: Ask | Say) -> Iterator[str]:
 
 
 def _response(names: Names, status: str, output: list[Json], move: Ask | Say) -> Json:
-    spent = _output_tokens(move)
+    spent = output_tokens(move)
     usage = {
         "input_tokens": names.input_tokens,
         "input_tokens_details": {"cached_tokens": 0},
@@ -207,7 +207,7 @@ def chat_events(names: Names, move: Ask | Say) -> Iterator[str]:
     """The same reply as a stream of frames."""
     deltas: list[tuple[Json, str | None]] = [({"role": "assistant", "content": ""}, None)]
     if isinstance(move, Say):
-        deltas += [({"content": piece}, None) for piece in _pieces(move.text)]
+        deltas += [({"content": piece}, None) for piece in pieces(move.text)]
     else:
         deltas.append(({"tool_calls": [{"index": 0, **_chat_call(names, move)}]}, None))
     deltas.append(({}, _finish(move)))
@@ -235,7 +235,7 @@ def _chat_call(names: Names, move: Ask) -> Json:
 
 
 def _chat_usage(names: Names, move: Ask | Say) -> Json:
-    spent = _output_tokens(move)
+    spent = output_tokens(move)
     return {
         "prompt_tokens": names.input_tokens,
         "completion_tokens": spent,
@@ -251,12 +251,12 @@ def _frame(event: Json) -> str:
     return f"data: {json.dumps(event)}\n\n"
 
 
-def _pieces(text: str) -> list[str]:
+def pieces(text: str) -> list[str]:
     """A text in the pieces that a model would stream: word by word, nothing lost."""
     words = text.split(" ")
     return [word if i == 0 else f" {word}" for i, word in enumerate(words)]
 
 
-def _output_tokens(move: Ask | Say) -> int:
+def output_tokens(move: Ask | Say) -> int:
     text = move.text if isinstance(move, Say) else move.name + json.dumps(move.arguments)
     return len(text) // 4 + 1

@@ -1,6 +1,10 @@
-"""An MCP server on stdio: ``python mcp_server.py EFFECTS``; each call is a line of that file."""
+"""An MCP server on stdio: ``python mcp_server.py EFFECTS``; each call is a line of that file.
+
+The refund of the order `die` is its end.
+"""
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -28,6 +32,8 @@ def refund(order: str, ctx: Context[Any, Any]) -> str:
     meta: Any = ctx.request_context.meta
     key = dict(meta or {}).get("durable-journal/idempotency-key", "none")
     effect(f"refund {order} {key}")
+    if order == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
     return f"refunded {order}"
 
 

@@ -15,24 +15,6 @@ from journal.core.failures import register_error
 
 _URL = "https://recorded.invalid/"
 _HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "x-request-id")
-_INTERRUPTIONS = frozenset(
-    {
-        "TimeoutException",  # httpx
-        "NetworkError",
-        "RemoteProtocolError",
-        "APITimeoutError",  # openai, anthropic
-        "APIConnectionError",
-        "ServerTimeoutError",  # aiohttp
-        "ClientConnectionError",
-        "Timeout",  # requests
-        "MCPToolCancellationError",
-        "ClosedResourceError",  # anyio: the pipe to an MCP server
-        "BrokenResourceError",
-        "EndOfStream",
-    }
-)
-_MCP_INTERRUPTIONS = frozenset({-32000, -32001, 408})
-"""Codes that an MCP client makes up itself: connection closed, request timed out."""
 
 
 class ToolFailed(Exception):
@@ -41,32 +23,6 @@ class ToolFailed(Exception):
     def __init__(self, text: str, error: str) -> None:
         self.text, self.error = text, error
         super().__init__(text, error)
-
-
-class ToolInterrupted(ConnectionError):
-    """A `never` tool broke off in a way that does not tell whether its effect took place."""
-
-
-def is_interruption(error: BaseException | None) -> bool:
-    """Whether the effect may have taken place although `error` came, which may be wrapped in another."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, TimeoutError | ConnectionError | EOFError):
-            return True
-        names = {cls.__name__ for cls in type(error).__mro__}
-        if not names.isdisjoint(_INTERRUPTIONS):
-            return True
-        if names & {"MCPError", "McpError"} and _mcp_code(error) in _MCP_INTERRUPTIONS:
-            return True
-        if isinstance(error, BaseExceptionGroup) and any(is_interruption(part) for part in error.exceptions):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return False
-
-
-def _mcp_code(error: BaseException) -> object:
-    return getattr(getattr(error, "error", error), "code", None)
 
 
 def carry_origin(error: BaseException) -> None:
@@ -98,7 +54,6 @@ def _status_error(cls: type[openai.APIStatusError]) -> Callable[[Any], openai.AP
 
 def _register() -> None:
     register_error(ToolFailed)
-    register_error(ToolInterrupted)
     for plain in (
         exceptions.AgentsException,
         exceptions.MaxTurnsExceeded,

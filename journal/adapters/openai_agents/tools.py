@@ -24,7 +24,8 @@ from agents.tool import (
 )
 from agents.tool_context import ToolContext
 
-from journal.adapters.openai_agents.failures import ToolFailed, ToolInterrupted, is_interruption
+from journal.adapters.interruptions import ToolInterrupted, is_interruption
+from journal.adapters.openai_agents.failures import ToolFailed
 from journal.adapters.openai_agents.place import current_place
 from journal.adapters.openai_agents.results import ResultCodec
 from journal.adapters.openai_agents.standin import is_standin
