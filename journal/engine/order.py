@@ -45,8 +45,8 @@ class Order:
 
     @property
     def is_over(self) -> bool:
-        """Whether all that is recorded was released."""
-        return not self._due
+        """Whether all that is recorded was released, and what was live meanwhile."""
+        return not (self._due or self._live)
 
     @property
     def missing(self) -> str | None:
@@ -94,8 +94,8 @@ class Order:
             self.drop(key)
 
     async def drained(self) -> None:
-        """Return once all that is recorded was released. Raises `Diverged` if that does not come."""
-        if not self._due:
+        """Return once all that is recorded was released, and what else was live before. Raises `Diverged` if not."""
+        if self.is_over:
             return
         future = self._loop.create_future()
         self._live.append(future)
@@ -146,9 +146,12 @@ class Order:
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""
         if not self._due:
-            for live in self._live:
-                if not live.done():
-                    live.set_result(None)
+            live = self._live[0]
+            if live.done():
+                self._live.remove(live)  # its waiter was cancelled, or is about to go on
+            else:
+                live.set_result(None)
+            self._stir()
             return
         event = self._due[0]
         future = self._asked.get(event.key)

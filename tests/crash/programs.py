@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from journal import NotRun, Ran, Retry, Turn, step, tool
 from journal.testing.effects import Effects
 
-ORDERED = False
+ORDERED = True
 """Whether replay hands out outcomes in the order of the log. Without it, what comes first among parallel calls is not
 repeated: races, failures among parallel calls, and tasks that start after others have ended are left out then."""
 
