@@ -167,21 +167,16 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
-            await durable(attempt, call, outcome)
-            await attempt.order.drained()
+            await _in_order(attempt, await durable(attempt, call, outcome))
             return settled
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
             if (probed := await _probe(attempt, call)) is not None:
-                await attempt.order.drained()
                 return probed
         case Run(number, _):
             pass
-    settled = await _carry_out(attempt, call, number)
-    if not attempt.order.is_over:
-        await attempt.order.drained()
-    return settled
+    return await _carry_out(attempt, call, number)
 
 
 def _refuse_nested(attempt: "Attempt", call: Call) -> None:
@@ -267,9 +262,10 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    await durable(attempt, call, outcome, blob)
+    landing = await durable(attempt, call, outcome, blob)
     if interruption is not None:
         raise interruption
+    await _in_order(attempt, landing)
     return Settled(call, outcome, data, False, cause)
 
 
@@ -365,12 +361,18 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
             return None
         case _:
             outcome, data, blob = CallOutcome(status="unknown", probed=True), None, None
-    await durable(attempt, call, outcome, blob)
+    await _in_order(attempt, await durable(attempt, call, outcome, blob))
     return Settled(call, outcome, data, True)
 
 
-async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None) -> None:
-    """Make the outcome durable; if the claim is gone by now, leave it as evidence and stop."""
+async def _in_order(attempt: "Attempt", landing: int) -> None:
+    """Wait until what landed may reach the handler: `order.py`."""
+    if not attempt.order.is_clear():
+        await attempt.order.live(landing)
+
+
+async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None) -> int:
+    """Make the outcome durable, and tell its landing; if the claim is gone by now, leave it as evidence and stop."""
     holding = attempt.holding
     record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
     progress = None
@@ -378,7 +380,7 @@ async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Bl
         holding.progress_due = False
         progress = Progress()
     try:
-        await holding.commit(record, blob, queue=progress)
+        return await holding.commit(record, blob, queue=progress)
     except (ClaimLost, asyncio.CancelledError):
         # Losing the claim cancels the handler, and which of the two is heard first is chance.
         if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):

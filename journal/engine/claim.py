@@ -9,6 +9,7 @@ that the claim is gone is fatal to it, at once and for everyone who waits.
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import anyio
 
@@ -40,7 +41,7 @@ UNKNOWN_SECONDS = 60.0
 """How long an unanswered batch is offered again before the turn is given up here; longer while its lease lasts."""
 ENDING_SECONDS = 5.0
 """How long it is when the turn is to stop here anyway."""
-_Waiter = asyncio.Future[Answer]
+_Waiter = asyncio.Future[Any]
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
 
 
@@ -108,6 +109,7 @@ class Holding:
         self._asking_until = 0.0
         self._delay = _FIRST_DELAY
         self._is_over = False
+        self._landings = 0
 
     # What the engine calls --------------------------------------------------------------------------
 
@@ -130,8 +132,8 @@ class Holding:
 
     async def commit(
         self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
-    ) -> None:
-        """Append `record` behind everything buffered, and return once all of it is durable.
+    ) -> int:
+        """Append `record` behind everything buffered, and return once all of it is durable: how manieth it landed.
 
         What was handed in is never withdrawn: a cancellation meanwhile is delivered after the door has answered.
         Raises `ClaimLost` or `HandlerAborted`.
@@ -154,8 +156,7 @@ class Holding:
         if self._in_flight:
             waiter: _Waiter = self._loop.create_future()
             self._waiters.append(waiter)
-            await self._wait(waiter)
-            return
+            return await self._wait(waiter)
         # Nobody else waits: take the store's answer from its own future, a pass of the loop sooner.
         batch, waiters = self._pack()
         waiter = self._append(batch)
@@ -169,20 +170,21 @@ class Holding:
         except Exception:  # noqa: BLE001 - of the store; `_answered` makes of it what it is
             answer = None
         if type(answer) is Committed:
-            self._landed(batch, waiters, answer)
-            return
+            return self._landed(batch, waiters, answer)
         self._answered(batch, waiters, waiter)
         if self.lost is not None:
             raise self._lost_error()
         if (again := self._wait_again(waiter)) is not None:  # unanswered: the batch is on offer again
-            await self._wait(again)
+            return await self._wait(again)
+        return self._landings
 
-    async def _wait(self, waiter: _Waiter) -> None:
+    async def _wait(self, waiter: _Waiter) -> int:
         try:
-            await waiter
+            landing: int = await waiter
         except asyncio.CancelledError:
             await self._outlast(waiter)
             raise
+        return landing
 
     async def _outlast(self, waiter: _Waiter) -> None:
         """We were cancelled: wait for the door's answer all the same."""
@@ -296,7 +298,7 @@ class Holding:
                 case refusal:
                     self._give_up(waiters, self._gone(f"the store answered {refusal}"))
 
-    def _landed(self, batch: Batch, waiters: list[_Waiter], committed: Committed) -> None:
+    def _landed(self, batch: Batch, waiters: list[_Waiter], committed: Committed) -> int:
         self._in_flight = False
         self._flight = []
         self.prev_batch = batch.id
@@ -308,10 +310,13 @@ class Holding:
                 self.on_foreign(self.last, committed.first - 1)
             self.last = committed.last
         for waiter in waiters:
+            self._landings += 1
             if not waiter.done():
-                waiter.set_result(committed)
+                waiter.set_result(self._landings)
+        landed = self._landings
         if self._waiters and self.lost is None:
             self._send()
+        return landed
 
     def _give_up(self, waiters: list[_Waiter], error: BaseException) -> None:
         self._in_flight = False

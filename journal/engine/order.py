@@ -2,11 +2,12 @@
 
 Races, `as_completed` and timeouts take another branch if outcomes come all at once. So a recorded outcome is released
 when it is the next one in the log and the attempt is idle: nothing of it is ready to run in two passes of the loop on
-end. What a live call brings waits until all that is recorded is released, for it comes later in the log too.
-Next: `calls.py` asks here before it hands an outcome out; `outside.py` does for what is observed.
+end. What is live is handed out by the same rule, behind all that is recorded, so that the first run and every replay
+see the same order. Next: `calls.py` asks here before it hands an outcome out, `outside.py` for what is observed.
 """
 
 import asyncio
+from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ REPLAY_STALL_SECONDS = 10.0
 _BLIND_PASSES = 16
 """Passes after which an attempt counts as idle in an event loop that does not show what is ready (uvloop)."""
 _IDLE_PASSES = 2
+_MOST_PASSES = 1000
+"""Passes after which an attempt that never rests, since something of it spins, is handed the next all the same."""
 
 
 class Order:
@@ -35,18 +38,18 @@ class Order:
         self._keys = {event.key for event in self._due}
         """Of what is due; what was dropped is skipped when its turn comes."""
         self._asked: dict[str, asyncio.Future[None]] = {}
-        self._live: list[asyncio.Future[None]] = []
+        self._live: list[tuple[int, asyncio.Future[None]]] = []
+        """By landing (`Holding.commit`)."""
         self._ready: deque[Any] | None = getattr(self._loop, "_ready", None)
-        self._passes = 0
+        self._passes = self._restless = 0
         self._is_ticking = False
         self._stall: asyncio.TimerHandle | None = None
         self._released_at = self._due[0].time if self._due else 0.0
         """When what was released last was recorded."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether all that is recorded was released, and what was live meanwhile."""
-        return not (self._due or self._live)
+    def is_clear(self) -> bool:
+        """Whether what is live now may be handed out at once."""
+        return not (self._due or self._live or (self._ready and self._has_ready()))
 
     @property
     def missing(self) -> str | None:
@@ -93,18 +96,20 @@ class Order:
             self._asked.pop(key, None)
             self.drop(key)
 
-    async def drained(self) -> None:
-        """Return once all that is recorded was released, and what else was live before. Raises `Diverged` if not."""
-        if self.is_over:
-            return
-        future = self._loop.create_future()
-        self._live.append(future)
+    async def live(self, landing: int) -> None:
+        """Return when it is the turn of what was recorded as that landing. Raises `Diverged` as `released` does."""
+        place = landing, self._loop.create_future()
+        insort(self._live, place, key=_landing)
         self._stir()
         try:
-            await future
+            await place[1]
         finally:
-            if future in self._live:
-                self._live.remove(future)
+            self._live.remove(place)
+
+    async def drained(self) -> None:
+        """Return once all that is recorded was released. Raises `Diverged` as `released` does."""
+        if self._due:
+            await self.live(0)
 
     def drop(self, key: str) -> None:
         """Nobody waits for that event any more: the next one may come."""
@@ -116,7 +121,7 @@ class Order:
 
     def _stir(self) -> None:
         """Look whether the next event may be released, as long as somebody waits."""
-        self._passes = 0
+        self._passes = self._restless = 0
         if not self._is_ticking and self._is_awaited():
             self._is_ticking = True
             self._loop.call_soon(self._tick)
@@ -125,8 +130,10 @@ class Order:
         self._is_ticking = False
         if not self._is_awaited():
             return
+        self._restless += 1
         self._passes = 0 if self._ready is not None and self._has_ready() else self._passes + 1
-        if self._passes >= (_BLIND_PASSES if self._ready is None else _IDLE_PASSES):
+        is_idle = self._passes >= (_BLIND_PASSES if self._ready is None else _IDLE_PASSES)
+        if is_idle or self._restless >= _MOST_PASSES:
             self._rest()
         else:
             self._is_ticking = True
@@ -146,10 +153,8 @@ class Order:
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""
         if not self._due:
-            live = self._live[0]
-            if live.done():
-                self._live.remove(live)  # its waiter was cancelled, or is about to go on
-            else:
+            live = self._live[0][1]
+            if not live.done():
                 live.set_result(None)
             self._stir()
             return
@@ -191,7 +196,7 @@ class Order:
         if not self._due or self._due[0] is not event:
             self._stir()
             return
-        waiting = [*self._asked.values(), *self._live]
+        waiting = [*self._asked.values(), *(future for _, future in self._live)]
         if event.key not in self._asked:
             self._refuse(event.key, waiting)
         elif not event.is_cancelled:
@@ -208,3 +213,7 @@ class Order:
         for future in waiting:
             if not future.done():
                 future.set_exception(Diverged(call=key, recorded=recorded, asked=asked))
+
+
+def _landing(place: "tuple[int, asyncio.Future[None]]") -> int:
+    return place[0]

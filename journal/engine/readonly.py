@@ -88,7 +88,7 @@ class ReadOnlyHolding(Holding):
 
     async def commit(
         self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
-    ) -> None:
+    ) -> int:
         """Refused, always."""
         raise LogEnds("nothing is recorded in a replay offline")
 

@@ -152,34 +152,6 @@ async def test_the_log_holds_of_a_conversation_what_is_new(bench: Bench) -> None
     assert (await log_of(bench)).count(b"a-long-question") == 1
 
 
-async def test_calls_at_once_are_told_apart_by_what_they_ask(bench: Bench) -> None:
-    """Which of them is sent first is chance; on the replay it is the other."""
-    order = ["a", "b"]
-
-    def echo(request: Any) -> Reply:
-        return chat(request.body["messages"][0]["content"])
-
-    with Provider([echo]) as provider:
-
-        async def work(turn: Turn, prompt: str) -> Any:
-            async with openai_at(provider) as client:
-
-                async def late(text: str) -> str:
-                    return await ask(client, text)
-
-                # In one scope: a task each would have a scope each.
-                return [await late(text) for text in order]
-
-        async def reordered(turn: Turn, prompt: str) -> Any:
-            found = await work(turn, prompt)
-            order.reverse()
-            return found
-
-        first, again = await twice(bench, reordered)
-        assert (first, again) == (["a", "b"], ["b", "a"])
-        assert len(provider.asked) == 2
-
-
 # What parts from the log ---------------------------------------------------------------------------
 
 
