@@ -183,6 +183,9 @@ class RunFold:
             body.tries,
             body.evidence,
             body.probed,
+            body.finish,
+            body.raw_finish,
+            body.rate_limits,
         )
         if call.tries and call.tries[-1].attempt == attempt:
             call.tries[-1].ending = "answered"

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from journal.core.records import BlobRef, CallKind, ErrorInfo, OutcomeStatus, Policy, Value
+from journal.core.records import BlobRef, CallKind, ErrorInfo, FinishReason, OutcomeStatus, Policy, Value
 
 AttemptEnding = Literal[
     "open", "finished", "failed", "interrupted", "lost", "released", "blocked", "cancelled", "closed"
@@ -64,6 +64,9 @@ class OutcomeState(msgspec.Struct, frozen=True):
     """Step retries within the attempt."""
     evidence: int | None = None
     is_probed: bool = False
+    finish: FinishReason | None = None
+    raw_finish: str | None = None
+    rate_limits: dict[str, float] = {}
 
 
 class CallState(msgspec.Struct):

@@ -36,6 +36,19 @@ CallKind = Literal["model", "tool", "step"]
 Policy = Literal["safe", "never"]
 OutcomeStatus = Literal["ok", "error", "cancelled", "unknown", "value_lost"]
 TurnStatus = Literal["succeeded", "failed", "cancelled"]
+FinishReason = Literal[
+    "stop",
+    "length",
+    "context_limit",
+    "tool_calls",
+    "content_filter",
+    "refusal",
+    "pause",
+    "malformed",
+    "cancelled",
+    "error",
+]
+"""Why a model ended its reply, whatever its provider calls that."""
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -111,6 +124,12 @@ class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False)
     lost: str | None = None
     """For `value_lost`: what `repr` gave, capped."""
     usage: dict[str, int] = {}
+    finish: FinishReason | None = None
+    """For a model call. None: nobody said."""
+    raw_finish: str | None = None
+    """The same in the provider's word."""
+    rate_limits: dict[str, float] = {}
+    """What the provider said is left; see `journal.tools.provider.rate_limits`."""
     tries: int = 1
     """How often the act was tried within this attempt (step retries)."""
     evidence: int | None = None

@@ -30,6 +30,7 @@ from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide
+from journal.tools.facts import with_facts
 from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
 from journal.tools.retry import Retry
@@ -65,7 +66,6 @@ class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     probe: ProbeFunction | None = None
     dedupes: bool = False
     """The service honours our idempotency key, so a probe's plain "it did not run" may be trusted."""
-    usage: Callable[[Any], dict[str, int]] | None = None
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -239,6 +239,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     finally:
         current_call.reset(token)
         attempt.acting -= 1
+    outcome = with_facts(outcome, call.kind, context.facts, cause)
     if context.has_emitted:
         try:
             with anyio.CancelScope(shield=True):
@@ -280,8 +281,7 @@ def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes 
         lost = _repr(result)
         return CallOutcome(status="value_lost", error=info, lost=lost, tries=tries), None, None
     value, blob = pack(data)
-    usage = call.usage(result) if call.usage is not None else {}
-    return CallOutcome(status="ok", value=value, usage=usage, tries=tries), data, blob
+    return CallOutcome(status="ok", value=value, tries=tries), data, blob
 
 
 def _repr(result: Any) -> str:

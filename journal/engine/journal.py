@@ -57,6 +57,7 @@ from journal.engine.offering import maybe_submitted, offer
 from journal.engine.retrial import plan_retry
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
+from journal.tools.model_retry import ModelRetry
 from journal.tools.policy import check_policies
 from journal.worlds import open_world
 
@@ -109,10 +110,16 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        model_retry: ModelRetry | bool | None = None,
     ) -> Agent[I, O]: ...
     @overload
     def agent(
-        self, /, *, name: str | None = None, tools: Mapping[str, Policy] | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        tools: Mapping[str, Policy] | None = None,
+        model_retry: ModelRetry | bool | None = None,
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -121,17 +128,21 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        model_retry: ModelRetry | bool | None = None,
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 
-        `tools`: replay policies by tool name or glob, before those of the journal.
+        `tools`: replay policies by tool name or glob, before those of the journal. `model_retry`: of model calls that
+        do not say so themselves; False for none.
         """
 
         def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
             chosen = check_id(name or handler.__name__, "agent name")
             if chosen in self.agents:
                 raise InvalidOptions(f"agent {chosen!r} is registered twice: give one of them another name=")
-            agent = Agent(self, handler, name=chosen, tools=check_policies(tools or {}))
+            agent = Agent(
+                self, handler, name=chosen, tools=check_policies(tools or {}), model_retry=model_retry
+            )
             self.agents[chosen] = agent
             return agent
 

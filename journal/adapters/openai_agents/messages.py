@@ -165,20 +165,6 @@ def decode_reply(data: bytes) -> Streamed:
     return Streamed(_response.validate_python(kept), about["model"], about["created_at"])
 
 
-def usage_of(result: ModelResponse | Streamed) -> dict[str, int]:
-    """Counts of the call, as the provider gave them."""
-    usage = (result.reply if isinstance(result, Streamed) else result).usage
-    counts = {
-        "requests": usage.requests,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "cached_tokens": usage.input_tokens_details.cached_tokens,
-        "reasoning_tokens": usage.output_tokens_details.reasoning_tokens,
-    }
-    return {name: count for name, count in counts.items() if count}
-
-
 def calls_in(reply: ModelResponse) -> list[tuple[str, str]]:
     """(id, name) of each tool call that the reply asks for, in order; handoffs are among them."""
     found = []

@@ -33,6 +33,7 @@ from journal.adapters.openai_agents.hosted import acting_tool
 from journal.adapters.openai_agents.messages import Streamed
 from journal.adapters.openai_agents.place import Place, current_place
 from journal.adapters.openai_agents.standin import is_standin
+from journal.adapters.openai_agents.tries import facts_of, only_our_tries, report, retry_of
 from journal.core.errors import OutcomeUnknown, ValueLost
 from journal.core.records import Policy
 from journal.engine.calls import Call, settle
@@ -81,18 +82,21 @@ class DurableModel(Model):
         shown = [tool for tool in tools if not is_standin(tool)]
 
         async def act() -> ModelResponse:
-            return await self._inner.get_response(
-                system_instructions,
-                input,
-                model_settings,
-                shown,
-                output_schema,
-                handoffs,
-                tracing,
-                previous_response_id=previous_response_id,
-                conversation_id=conversation_id,
-                prompt=prompt,
-            )
+            with only_our_tries():
+                reply = await self._inner.get_response(
+                    system_instructions,
+                    input,
+                    model_settings,
+                    shown,
+                    output_schema,
+                    handoffs,
+                    tracing,
+                    previous_response_id=previous_response_id,
+                    conversation_id=conversation_id,
+                    prompt=prompt,
+                )
+            report(facts_of(reply))
+            return reply
 
         place = current_place("a durable model")
         call = self._call(
@@ -135,7 +139,10 @@ class DurableModel(Model):
                 conversation_id=conversation_id,
                 prompt=prompt,
             )
-            return await _consumed(stream, events.put_nowait, model_settings)
+            with only_our_tries():
+                reply = await _consumed(stream, events.put_nowait, model_settings)
+            report(facts_of(reply))
+            return reply
 
         place = current_place("a durable model")
         call = self._call(
@@ -193,7 +200,7 @@ class DurableModel(Model):
             ),
             encode=messages.encode_reply,
             policy=policy,
-            usage=messages.usage_of,
+            retry=retry_of(settings, place.attempt.agent.model_retry),
         )
 
 
@@ -258,6 +265,8 @@ async def _consumed(
                 done.append(event.item)
             elif event.type == "response.output_text.delta" and context is not None:
                 context.emit({"type": "text-delta", "delta": event.delta})
+            if context is not None:
+                context.has_shown = True
             show(event)
     if response is None:
         raise ModelBehaviorError("Model did not produce a final response!")
