@@ -21,7 +21,9 @@ from journal.core.records import (
     TurnRetried,
     TurnStarted,
     TurnSubmitted,
+    Value,
 )
+from journal.replay.inputs import Inputs, blobs_of, whole
 
 
 def scope_of(key: str) -> str:
@@ -68,6 +70,7 @@ class TurnHistory:
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
         self.cancel_requested: CancelRequested | None = None
+        self.inputs = Inputs()
         self.last_seq = 0
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
@@ -89,11 +92,13 @@ class TurnHistory:
                 call.intent = body
                 call.intent_seqs.append(record.seq)
                 call.intent_time = record.time
+                self.inputs.add(record, body)
             case CallOutcome() as body:
                 call = self._call(record)
                 call.outcome = body
                 call.outcome_seq = record.seq
                 call.outcome_time = record.time
+                self.inputs.add(record, body)
             case CallEvidence() as body if is_of_run(body, self.created):
                 call = self._call(record)
                 if call.evidence is None:
@@ -136,6 +141,14 @@ class TurnHistory:
         for key, call in list(self.calls.items()):
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
                 del self.calls[key]
+
+    def input_of(self, key: str) -> Value | None:
+        """The recorded input of the call, whole; None where none was kept, or part of it lies in a blob."""
+        intent = self.calls[key].intent
+        if intent is None or intent.difference is None:
+            return None if intent is None else intent.input
+        found = self.inputs.of(self.turn, key)
+        return None if found is None or any(True for _ in blobs_of(found)) else whole(found)
 
     # Claiming: which recorded intents the running code has asked for --------------------------------
 

@@ -27,6 +27,8 @@ class Kept(msgspec.Struct, omit_defaults=True):
     """Bytes of canonical JSON."""
     json: msgspec.Raw | None = None
     blob: str | None = None
+    seq: int | None = None
+    """Of the intent that holds what is new of it, until somebody has put it together (`RunFold.fill`)."""
 
 
 class ErrorState(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 
 from journal.cli.opening import run
 from journal.cli.output import emit, moment, say
-from journal.cli.reading import records
+from journal.cli.reading import WholeInputs, records
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core import values
 from journal.core.codec import open_record
@@ -66,8 +66,12 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
             if follow
             else records(journal, run_id, after=parse_offset(after)[0])
         )
+        inputs = WholeInputs(journal) if with_values else None
         async for item in stream:
-            seen = _described(item, with_values)
+            given = None
+            if inputs is not None and isinstance(item, Record):
+                given = await inputs.of(item)
+            seen = _described(item, with_values, given)
             if settings.as_json:
                 emit(seen)
             else:
@@ -76,7 +80,8 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
     run(settings, print_all)
 
 
-def _described(item: Item, with_values: bool) -> dict[str, Any]:
+def _described(item: Item, with_values: bool, given: bytes | None = None) -> dict[str, Any]:
+    """`given`: the input as a whole, of an intent that holds only what is new of it."""
     if isinstance(item, Delta):
         return {
             "offset": offset_of(item),
@@ -96,16 +101,22 @@ def _described(item: Item, with_values: bool) -> dict[str, Any]:
         "call": item.key,
         "epoch": item.epoch,
         "size": item.size,
-        "body": _body(item, with_values),
+        "body": _body(item, with_values, given),
     }
 
 
-def _body(record: Record, with_values: bool) -> dict[str, Any]:
+def _body(record: Record, with_values: bool, given: bytes | None) -> dict[str, Any]:
     try:
         body = open_record(record)
     except LogError as error:
         return {"unreadable": str(error)}
-    return _fields(body, with_values)
+    found = _fields(body, with_values)
+    if (said := found.pop("difference", None)) is not None:
+        new = found.get("input", {"size": 0})
+        found["input"] = {"size": said["size"], "builds_on": said["base"], "new": new}
+        if given is not None:
+            found["input"] = msgspec.Raw(given)
+    return found
 
 
 def _fields(body: Any, with_values: bool) -> dict[str, Any]:

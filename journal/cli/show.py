@@ -9,7 +9,7 @@ import msgspec
 from journal.cli.exits import code_of_status
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
-from journal.cli.reading import records
+from journal.cli.reading import fill, records
 from journal.cli.runs import info_of
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import LogError
@@ -43,8 +43,10 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
 
     async def read(journal: Journal) -> tuple[RunInfo, RunState, LogError | None, bool]:
         info = await journal.get(run_id)
-        state, damage = await _fold(journal, info, upto)
+        fold, damage = await _fold(journal, info, upto)
+        state = fold.state
         if with_values:
+            await fill(journal, fold)
             await _fetch(journal, state)
         held_back = damage is None and await is_held_back((await journal.runtime()).world, info)
         return info, state, damage, held_back
@@ -59,7 +61,7 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
     return code_of_status(info.status) if exit_status else 0
 
 
-async def _fold(journal: Journal, info: RunInfo, upto: int | None) -> tuple[RunState, LogError | None]:
+async def _fold(journal: Journal, info: RunInfo, upto: int | None) -> tuple[RunFold, LogError | None]:
     """The state, and the damage that kept it from going on: what precedes a damaged record is still shown."""
     fold = RunFold()
     try:
@@ -68,8 +70,8 @@ async def _fold(journal: Journal, info: RunInfo, upto: int | None) -> tuple[RunS
     except LogError as damage:
         if damage.seq <= 1:
             raise
-        return fold.state, damage
-    return fold.state, None
+        return fold, damage
+    return fold, None
 
 
 async def _fetch(journal: Journal, state: RunState) -> None:

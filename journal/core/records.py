@@ -98,10 +98,26 @@ class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Whether the holder before died, rather than finished or released."""
 
 
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """How a model call's input is put together from what the turn recorded before; see `replay/inputs.py`."""
+
+    base: str
+    """Key of the call whose input it builds on, as last recorded before this record."""
+    outcomes: tuple[str, ...] = ()
+    """Keys of the calls whose results, as last recorded before, stand behind it in the source."""
+    keep: tuple[int, ...]
+    """Three numbers a range: new bytes before it, its start in the source, its length."""
+    size: int
+    """Bytes of the whole input."""
+    crc: int
+    """CRC-32 of the whole input."""
+
+
 class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """A call is about to act. Its key is in the envelope."""
+    """A call is about to act. Its key is in the envelope. Version 2 has a `difference`."""
 
     TYPE: ClassVar[str] = "call.intent"
+    VERSION: ClassVar[int] = 2
     kind: CallKind
     name: str
     input: Value | None = None
@@ -112,6 +128,8 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """The attempt of the turn in which the call was tried."""
     number: int = 1
     """Which try of the call this is, from 1."""
+    difference: Difference | None = None
+    """Where there is one, `input` holds only what is new."""
 
 
 class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):

@@ -25,7 +25,7 @@ from journal.core.errors import (
 )
 from journal.core.failures import describe
 from journal.core.ports import Progress
-from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Policy
+from journal.core.records import CallIntent, CallKind, CallOutcome, Difference, ErrorInfo, NewRecord, Policy
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
@@ -196,7 +196,10 @@ async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int
 
 async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     """Intent, act, outcome."""
-    record, blob = _intent(attempt, call, number)
+    shortened = None
+    if call.kind == "model" and call.input is not None:
+        shortened = await attempt.inputs.shortened(call.key, call.input)
+    record, blob = _intent(attempt, call, number, shortened)
     if call.is_lazy:
         attempt.holding.buffer(record, blob)
     else:
@@ -207,6 +210,8 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 # The handler's own doing, before the act began: the log must say so, or a replay would act.
                 await durable(attempt, call, CallOutcome(status="cancelled", cancelled=True))
             raise
+        if call.kind == "model" and call.input is not None:
+            attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
     attempt.holding.check_trust()
     context = CallContext(attempt, call.key, number, call.timeout)
     data: bytes | None = None
@@ -247,13 +252,17 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
     await durable(attempt, call, outcome, blob)
+    attempt.inputs.settled(call.key, data)
     if interruption is not None:
         raise interruption
     return Settled(call, outcome, data, False, cause)
 
 
-def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blob | None]:
-    value, blob = (None, None) if call.input is None else pack(call.input)
+def _intent(
+    attempt: "Attempt", call: Call, number: int, shortened: tuple[Difference, bytes] | None = None
+) -> tuple[NewRecord, Blob | None]:
+    difference, data = shortened or (None, call.input)
+    value, blob = (None, None) if data is None else pack(data)
     intent = CallIntent(
         kind=call.kind,
         name=call.name,
@@ -263,6 +272,8 @@ def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blo
         policy=call.policy,
         attempt=attempt.number,
         number=number,
+        difference=difference,
+        v=1 if difference is None else 2,
     )
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 

@@ -74,33 +74,15 @@ def input_digest(items: Sequence[Any]) -> bytes:
 _NO_LIMIT = 1 << 40
 
 
-def recorded_input(
-    instructions: str | None, items: list[Any], sent: tuple[str, list[Any]] | None
-) -> bytes | None:
-    """What the intent keeps of the input: items that an earlier call of the scope sent already are referred to.
-
-    None if it is too large for the log; the digest stands for it then.
-    """
-    kept: dict[str, Any] = {}
+def recorded_input(instructions: str | None, items: list[Any]) -> bytes | None:
+    """What the intent keeps of the input. None if it is too large for the log; the digest stands for it then."""
+    kept: dict[str, Any] = {"items": items}
     if instructions is not None:
         kept["instructions"] = instructions
-    if sent is not None and (same := _common(sent[1], items)):
-        kept["after"] = {"call": sent[0], "items": same}
-        items = items[same:]
-    kept["items"] = items
     try:
         return values.encode(kept, what="the input of a model call")
     except ValueTooLarge:
         return None
-
-
-def _common(before: list[Any], now: list[Any]) -> int:
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
 
 
 def config_digest(

@@ -177,8 +177,7 @@ class DurableModel(Model):
     ) -> Call:
         key = place.scope.next_key("model")
         items = messages.items_of(asked)
-        recorded = messages.recorded_input(instructions, items, place.sent)
-        place.sent = (key, items)
+        recorded = messages.recorded_input(instructions, items)
         provider_acts = bool(server_side or prompt or place.is_server_side or acting_tool(place, tools))
         policy: Policy = "never" if provider_acts else "safe"
         model = getattr(self._inner, "model", None)
