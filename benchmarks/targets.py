@@ -61,5 +61,6 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("length", "redis", ""): Target("ratio", at_least=0.8),
     ("snapshot", "postgres", ""): Target("ratio", at_least=0.8),
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
+    ("conversation", "sqlite", ""): Target("ratio", at_most=1.5),
     ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }

@@ -89,6 +89,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+NOTHING = Facts()
+
+
 def normalized(word: str | None) -> FinishReason | None:
     """A provider's word for why it ended; None for one that is not known."""
     return None if word is None else _REASONS.get(word.lower())
@@ -145,11 +148,13 @@ def with_facts(
     outcome: CallOutcome, kind: CallKind, facts: Facts, cause: BaseException | None
 ) -> CallOutcome:
     """`outcome` of a call with what was reported of it, and what the error that ended it says."""
+    if facts is NOTHING and (kind != "model" or outcome.status == "ok"):
+        return outcome
     if outcome.status == "error" and kind == "model" and cause is not None:
         facts = facts.updated(facts_of_error(cause))
     elif outcome.status == "cancelled" and kind == "model":
         facts = facts.updated(Facts(finish="cancelled"))
-    if facts == Facts():
+    if facts == NOTHING:
         return outcome
     return msgspec.structs.replace(
         outcome,

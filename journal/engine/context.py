@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal.core import values
 from journal.core.ports import Delta
-from journal.tools.facts import Facts
+from journal.tools.facts import NOTHING, Facts
 from journal.tools.io import current_call
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class CallContext:
         self.has_emitted = False
         self.has_shown = False
         """Whether somebody saw a piece of its output already: it cannot be tried again unnoticed."""
-        self.facts = Facts()
+        self.facts = NOTHING
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
 
     def enter(self) -> "Token[Any]":

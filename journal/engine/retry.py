@@ -46,6 +46,8 @@ async def retrying(
             if seconds is None:
                 raise
         await asyncio.sleep(seconds)
+        if (context := in_call()) is not None:
+            context.attempt.holding.check_trust()
         number += 1
 
 

@@ -10,6 +10,7 @@ import pytest
 from journal import CallError, Journal, ModelRetry, Retry, Turn, io, never, step, tool
 from journal.core.codec import open_record
 from journal.core.records import CallOutcome
+from journal.engine.context import in_call
 from journal.replay.fold import fold
 from journal.replay.timeline import lines, rows
 from tests.tools.test_provider import StatusError
@@ -149,6 +150,31 @@ async def test_never_is_tried_again_only_where_the_provider_turned_it_away(
 
     await outcome_of(tmp_path, ask)
     assert model.asked == asked
+
+
+async def test_no_try_begins_once_the_claim_is_not_trusted(tmp_path: Path) -> None:
+    """Another holder may be at work by now."""
+    journal, lost, asked = Journal(f"sqlite:{tmp_path / 'j.db'}"), asyncio.Event(), [0]
+
+    async def ask() -> str:
+        asked[0] += 1
+        context = in_call()
+        assert context is not None
+        holding = context.attempt.holding
+        holding.on_lost, holding.trusted_until = lost.set, 0.0
+        raise StatusError(503)
+
+    @journal.agent(model_retry=QUICK)
+    async def work(turn: Turn, _: None) -> str:
+        return await turn.model(ask)
+
+    async with journal:
+        task = asyncio.create_task(work.run(None))
+        async with asyncio.timeout(20):
+            await lost.wait()
+        task.cancel()
+        await asyncio.wait({task})
+    assert asked == [1]
 
 
 async def test_steps_and_tools_are_not_tried_again_by_default(tmp_path: Path) -> None:
