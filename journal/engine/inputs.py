@@ -46,12 +46,18 @@ class SentInputs:
         self._attempt = attempt
         self._scopes: OrderedDict[str, Sent] = OrderedDict()
         self._bytes = 0
+        self._under_way: set[str] = set()
+        """Keys whose intents were handed in: the log may hold another input of them by now, so none builds on them."""
 
     async def shortened(self, key: str, data: bytes) -> tuple[Difference, bytes] | None:
         """How `data`, the input of call `key`, is put together, and what of it is new; None: keep it whole."""
         scope = home_of(key)
         sent = self._scopes.get(scope) or await self._recorded(scope)
-        if sent is None or (sent.links >= FULL_EVERY and len(data) * _FULL_SHARE <= sent.written):
+        is_settled = sent is not None and sent.key not in self._under_way
+        self._under_way.add(key)
+        if sent is None or not is_settled:
+            return None
+        if sent.links >= FULL_EVERY and len(data) * _FULL_SHARE <= sent.written:
             return None
         found = difference(data, sent.data, list(sent.results.values()))
         if found is None:
@@ -63,6 +69,7 @@ class SentInputs:
 
     def landed(self, key: str, data: bytes, literal: bytes | None) -> None:
         """The intent of `key` is durable; `literal` is what it keeps where that is not all."""
+        self._under_way.discard(key)
         scope = home_of(key)
         before = self._forget(scope)
         sent = Sent(key, data)

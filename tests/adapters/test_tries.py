@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig
@@ -71,6 +72,26 @@ async def test_nobody_listens_there() -> None:
         with pytest.raises(openai.APIConnectionError) as found:
             await client.chat.completions.create(model="m", messages=MESSAGES)
     assert is_transient(found.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "name", "is_worth"),
+    [
+        (failure(503, retry_after="3"), "HTTPStatusError", True),
+        (failure(400), "HTTPStatusError", False),
+        (Answer(0), "RemoteProtocolError", True),
+        (Answer(-1), "ReadTimeout", True),
+        (Answer(200, "x", is_torn=True), "RemoteProtocolError", True),
+    ],
+)
+async def test_errors_of_a_bare_http_client(answer: Answer, name: str, is_worth: bool) -> None:
+    async with answering(answer) as server, httpx2.AsyncClient(timeout=0.5) as client:
+        with pytest.raises(httpx2.HTTPError) as found:
+            (await client.post(server.url, json={})).raise_for_status()
+    assert type(found.value).__name__ == name
+    assert is_transient(found.value) is is_worth
+    if answer.headers:
+        assert (status_of(found.value), delay_asked(found.value, time.time())) == (503, 3.0)
 
 
 async def test_headers_of_a_real_error() -> None:

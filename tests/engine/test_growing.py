@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal import Journal, Turn, tool
+from journal import Journal, Turn, step, tool
 from journal.core import values
 from journal.core.codec import open_record
 from journal.core.records import BlobRef, CallIntent, Record
@@ -179,6 +179,29 @@ async def test_scopes_do_not_build_on_one_another(url: str) -> None:
             assert (record.key or "").partition("/")[0] == body.difference.base.partition("/")[0]
     assert sorted(await inputs_of(url)) == sorted(model.sent)
     assert sum(intent.difference is None for intent in intents(records)) == 2
+
+
+async def test_nothing_builds_on_a_call_that_is_being_asked_anew(url: str) -> None:
+    """A named call is asked again, with another input, while others of its scope are asked: whichever lands first."""
+    model = Model()
+
+    async def named(turn: Turn, key: str, number: int) -> None:
+        messages: Messages = [{"role": "user", "content": words("question", n)} for n in range(8 + number)]
+        await turn.model(step(model.ask).options(key=key), messages)
+
+    async def work(turn: Turn, _: Any) -> None:
+        for number in range(6):
+            first = asyncio.create_task(named(turn, f"k{number}", number))
+            await asyncio.sleep(0)
+            first.cancel()  # while its intent is on its way
+            await asyncio.wait({first})
+            async with asyncio.TaskGroup() as group:
+                group.create_task(named(turn, f"k{number}", number + 20))
+                group.create_task(named(turn, f"other{number}", number))
+
+    await run(url, work)
+    found = await inputs_of(url)
+    assert set(model.sent) <= set(found)
 
 
 async def test_where_full_copies_are_cheap_there_is_one_after_64(url: str) -> None:
