@@ -11,7 +11,7 @@ from statistics import median
 
 import msgspec
 
-from benchmarks import door, footprint
+from benchmarks import door, footprint, replaying
 from benchmarks.conversation import log_ratio
 from benchmarks.engine import engine
 from benchmarks.latency import follow_ms, wake_ms
@@ -22,6 +22,7 @@ from benchmarks.stores import Store
 
 RUNS_AT_ONCE = 50
 LONG_RUN = 100_000
+REPLAYED_CALLS = 2_000
 SNAPSHOT_SECONDS = 60.0
 WORK_SECONDS = 150e-6
 """About what a step computes between two commits."""
@@ -208,6 +209,30 @@ def conversation(_: Setting, store: Store) -> Iterator[Result]:
     yield Result("conversation", store.world, size / 1024, "KiB", "its transcript", ratio)
 
 
+def replay(setting: Setting, store: Store) -> Iterator[Result]:
+    """A recorded call served again, what is observed, the fold, and the resume of a turn of 100,000 records."""
+    per_call: list[float] = []
+    folds: list[tuple[float, float]] = []
+    observed: dict[str, list[float]] = {}
+    for _round in range(setting.rounds):
+        found, records = asyncio.run(replaying.replayed(store.fresh_url(), REPLAYED_CALLS))
+        per_call.append(found.per_call)
+        for name, seconds in found.observed.items():
+            observed.setdefault(name, []).append(seconds)
+        folds.append(replaying.fold_rates(records))
+    yield Result("replay", store.world, median(per_call) * 1e6, "µs a call", "", None)
+    for name, times in observed.items():
+        yield Result(name, store.world, median(times) * 1e6, "µs", "", None)
+    bare = "msgspec alone"
+    yield Result(
+        "fold", store.world, median(f for f, _ in folds), "records/s", bare, median(f / b for f, b in folds)
+    )
+    found, _ = asyncio.run(replaying.replayed(store.fresh_url(), LONG_RUN // 2))
+    yield Result(
+        "resume", store.world, found.first_live - found.started, "s to the first live call", "", None
+    )
+
+
 def import_time(_: Setting, _store: Store) -> Iterator[Result]:
     """`import journal`, over bare Python."""
     bare, full = footprint.import_ms("journal")
@@ -224,12 +249,13 @@ CASES: dict[str, Case] = {
     "snapshot": snapshot,
     "peers_sequential": peers_sequential,
     "peers_concurrent": peers_concurrent,
+    "replay": replay,
     "paced": paced,
     "memory": memory,
     "conversation": conversation,
     "import": import_time,
 }
-ON_SQLITE = frozenset({"paced", "memory", "conversation", "import"})
+ON_SQLITE = frozenset({"replay", "paced", "memory", "conversation", "import"})
 """Those that are measured once, with the embedded default."""
 BY_DEFAULT = tuple(name for name in CASES if not name.startswith("peers_") and name != "snapshot")
 """The peers need the extra `bench`, and they and the snapshot take their time: `python -m benchmarks all`."""

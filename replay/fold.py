@@ -23,6 +23,7 @@ from journal.core.records import (
     TurnRetried,
     TurnStarted,
     TurnSubmitted,
+    Value,
 )
 from journal.replay.inputs import NO_BLOBS, Inputs, Whole, blobs_of
 from journal.replay.state import (
@@ -32,12 +33,14 @@ from journal.replay.state import (
     CallState,
     Kept,
     OutcomeState,
+    RetryState,
     RunState,
     TryState,
     TurnState,
     error_state,
     kept,
     maybe_kept,
+    origin_state,
 )
 
 
@@ -87,6 +90,7 @@ class RunFold:
                 state.agent, state.namespace, state.subject = body.agent, body.namespace, body.subject
                 state.metadata, state.versions = body.metadata, body.versions
                 state.min_reader = body.min_reader
+                state.origin = origin_state(body.origin)
             case RunClosed():
                 state.is_closed = True
                 for turn in state.turns:
@@ -167,7 +171,7 @@ class RunFold:
                 is_own = bool(turn.attempts) and turn.attempts[-1].epoch == record.epoch
                 self._end_attempt(turn, "blocked" if is_own else "interrupted", record)
             case TurnRetried():
-                self._retry(turn, record, set(body.superseded))
+                self._retry(turn, record, body)
             case CancelRequested():
                 if turn.cancel_requested is None:
                     turn.cancel_requested, turn.cancel_reason = record.seq, body.reason
@@ -225,16 +229,72 @@ class RunFold:
             if of == turn.id and call.outcome is None and call.tries and call.tries[-1].ending == "open":
                 call.tries[-1].ending = "interrupted"
 
-    def _retry(self, turn: TurnState, record: Record, gone: set[int]) -> None:
+    def _retry(self, turn: TurnState, record: Record, body: TurnRetried) -> None:
         turn.status = "pending"
         turn.retries.append(record.seq)
         turn.finished_seq = turn.finished_time = turn.output = turn.error = turn.cause = turn.blocked = None
-        for place, call in list(self._open.items()):
-            if place[0] != turn.id:
-                continue
-            is_gone = (
-                call.outcome.seq in gone if call.outcome else not gone.isdisjoint(t.seq for t in call.tries)
-            )
-            if is_gone:
+        calls = {place: call for place, call in self._open.items() if place[0] == turn.id}
+        if body.from_seq is not None or body.settled or body.accepted is not None:
+            turn.interventions.append(intervention(record.seq, body, calls.values()))
+        for place, call in calls.items():
+            if is_set_aside(call, body):
                 call.superseded_by = record.seq
                 del self._open[place]
+            elif place_of(call) in body.settled:
+                self._tell(turn, call, record, body.settled[place_of(call)])
+        if (accepted := body.accepted) is not None and accepted.key is not None:
+            self._accept(turn, accepted.recorded, accepted.key)
+
+    def _accept(self, turn: TurnState, recorded: str, asked: str) -> None:
+        """What is recorded under the one key answers for the other."""
+        call = self._open.get((turn.id, recorded))
+        if call is not None and (turn.id, asked) not in self._open:
+            del self._open[turn.id, recorded]
+            self._open[turn.id, asked] = call
+
+    def _tell(self, turn: TurnState, call: CallState, record: Record, value: Value | None) -> None:
+        """Somebody told what the call gave."""
+        attempt = call.outcome.attempt if call.outcome else turn.attempts[-1].number
+        seq = call.outcome.seq if call.outcome else record.seq
+        call.outcome = OutcomeState(seq, record.time, attempt, "ok", maybe_kept(value), by_hand=record.seq)
+
+
+def is_set_aside(call: CallState, body: TurnRetried) -> bool:
+    """Whether it answers no more from here on."""
+    seqs = {call.outcome.seq} if call.outcome else {tried.seq for tried in call.tries}
+    if not seqs.isdisjoint(body.superseded):
+        return True
+    if body.from_seq is not None and began(call) >= body.from_seq:
+        return True
+    return body.settled.get(place_of(call), b"") is None
+
+
+def place_of(call: CallState) -> int:
+    """The seq under which a result may be told by hand: of its outcome, else of its last intent."""
+    if call.outcome is not None:
+        return call.outcome.seq
+    return call.tries[-1].seq if call.tries else 0
+
+
+def began(call: CallState) -> int:
+    """Seq of its first record."""
+    if call.tries:
+        return call.tries[0].seq
+    return call.outcome.seq if call.outcome is not None else call.evidence[0]
+
+
+def intervention(seq: int, body: TurnRetried, calls: Iterable[CallState]) -> RetryState:
+    """What the `turn.retried` at `seq` says, in numbers of calls."""
+    numbers = {place_of(call): call.number for call in calls}
+    told = {numbers[place]: value for place, value in body.settled.items() if place in numbers}
+    from_call = None
+    if body.from_seq is not None:
+        from_call = min((call.number for call in calls if began(call) >= body.from_seq), default=None)
+    return RetryState(
+        seq,
+        from_call,
+        sorted(number for number, value in told.items() if value is not None),
+        sorted(number for number, value in told.items() if value is None),
+        body.accepted.recorded if body.accepted else None,
+        body.accepted.key if body.accepted else None,
+    )

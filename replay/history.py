@@ -4,6 +4,7 @@
 records of other turns, which it skips. Next: `matcher.py` decides on it, `state.py` folds whole runs.
 """
 
+import re
 from collections import Counter
 
 import msgspec
@@ -14,6 +15,7 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    Observed,
     Record,
     RunCreated,
     TurnBlocked,
@@ -24,6 +26,9 @@ from journal.core.records import (
     Value,
 )
 from journal.replay.inputs import Inputs, blobs_of, whole
+from journal.replay.interventions import intervene
+
+_TASK = re.compile(r"t[0-9]+")
 
 
 def scope_of(key: str) -> str:
@@ -35,6 +40,20 @@ def is_counted(key: str) -> bool:
     """Whether the key was made by counting (``name#n``), rather than named by the caller or a model."""
     _, found, count = key.rpartition("#")
     return bool(found) and count.isdecimal()
+
+
+def is_timeout(key: str) -> bool:
+    """Whether an observation under that key says that a `turn.timeout` ran out."""
+    return key.rpartition("/")[2].startswith("@timeout#")
+
+
+def drift_key(call: str) -> str:
+    """The key under which it is noted how a recorded call would be configured now."""
+    return f"{call}@drift"
+
+
+def _seq(event: "tuple[int, Event]") -> int:
+    return event[0]
 
 
 def is_of_run(evidence: CallEvidence, created: RunCreated | None) -> bool:
@@ -54,6 +73,22 @@ class CallHistory(msgspec.Struct, gc=False):
     outcome_time: float = 0.0
     evidence: CallEvidence | None = None
     evidence_seq: int = 0
+    is_optional: bool = False
+    """Whether somebody has said that the code need not ask for it any more."""
+
+
+def is_cancelled(call: CallHistory) -> bool:
+    """Whether the handler saw a cancellation in place of the outcome."""
+    return call.outcome is not None and (call.outcome.cancelled or call.outcome.status == "cancelled")
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Something recorded that the handler waited for: the outcome of a call, or a timeout that ran out."""
+
+    key: str
+    time: float
+    is_cancelled: bool
+    """Whether the handler saw a cancellation in its place."""
 
 
 class TurnHistory:
@@ -66,6 +101,9 @@ class TurnHistory:
         self.submitted_seq = 0
         self.attempts = 0
         self.calls: dict[str, CallHistory] = {}
+        self.observed: dict[str, Observed] = {}
+        self.nonces: dict[str, bytes] = {}
+        """Of the run that a copied call was started in, by key; it stays when the call is set aside."""
         self.finished: TurnFinished | None = None
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
@@ -75,6 +113,9 @@ class TurnHistory:
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
         self._claimed: set[str] = set()
+        self.observed_at: dict[str, tuple[int, float]] = {}
+        """(seq, time) of what was observed, by key."""
+        self._tasks: dict[str, dict[str, tuple[str, bytes]]] | None = None
 
     def add(self, record: Record) -> None:
         """Take in the next record of the run."""
@@ -90,6 +131,8 @@ class TurnHistory:
             case CallIntent() as body:
                 call = self._call(record)
                 call.intent = body
+                if body.nonce:
+                    self.nonces[call.key] = body.nonce
                 call.intent_seqs.append(record.seq)
                 call.intent_time = record.time
                 self.inputs.add(record, body)
@@ -104,6 +147,10 @@ class TurnHistory:
                 if call.evidence is None:
                     call.evidence = body
                     call.evidence_seq = record.seq
+            case Observed() as body:
+                key = record.key or ""
+                self.observed[key] = body
+                self.observed_at[key] = record.seq, record.time
             case TurnStarted() as body:
                 self.attempts = max(self.attempts, body.attempt)
             case TurnSubmitted() as body:
@@ -115,7 +162,7 @@ class TurnHistory:
             case TurnBlocked() as body:
                 self.blocked = body
             case TurnRetried() as body:
-                self._retry(body)
+                self._retry(body, record.seq)
             case CancelRequested() as body:
                 self.cancel_requested = self.cancel_requested or body
             case _:
@@ -128,7 +175,7 @@ class TurnHistory:
             call = self.calls[key] = CallHistory(key)
         return call
 
-    def _retry(self, retried: TurnRetried) -> None:
+    def _retry(self, retried: TurnRetried, seq: int) -> None:
         cause = self.calls.get(self.finished.cause or "") if self.finished is not None else None
         self.finished = None
         self.blocked = None
@@ -141,6 +188,37 @@ class TurnHistory:
         for key, call in list(self.calls.items()):
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
                 del self.calls[key]
+        for key, (at, _) in list(self.observed_at.items()):
+            if at in gone or (retried.from_seq is not None and at >= retried.from_seq):
+                del self.observed_at[key], self.observed[key]
+        intervene(self.calls, retried, seq)
+
+    def events(self) -> list[Event]:
+        """What the handler waited for, in the order of the log."""
+        found = [
+            (call.outcome_seq, call)
+            for call in self.calls.values()
+            if call.outcome is not None and not call.is_optional
+        ]
+        events = [(seq, Event(call.key, call.outcome_time, is_cancelled(call))) for seq, call in found]
+        for key, (seq, time) in self.observed_at.items():
+            if is_timeout(key):
+                events.append((seq, Event(key, time, False)))
+        return [event for _, event in sorted(events, key=_seq)]
+
+    def tasks_of(self, scope: str) -> dict[str, tuple[str, bytes]]:
+        """The scopes of tasks that were opened below `scope`: its first recorded call, by name."""
+        if not self.calls:
+            return {}
+        if self._tasks is None:
+            self._tasks = {}
+            for key, call in self.calls.items():
+                parent, _, name = scope_of(key).rpartition("/")
+                if call.intent is not None and _TASK.fullmatch(name):
+                    self._tasks.setdefault(parent, {}).setdefault(
+                        name, (call.intent.name, call.intent.input_digest)
+                    )
+        return self._tasks.get(scope, {})
 
     def input_of(self, key: str) -> Value | None:
         """The recorded input of the call, whole; None where none was kept, or part of it lies in a blob."""
@@ -176,9 +254,11 @@ class TurnHistory:
     def _may_go_unasked(self, key: str) -> bool:
         """Whether the call lost a race: on replay the winner may be there before it is asked for at all."""
         call = self.calls[key]
+        if call.is_optional:
+            return True
         if call.outcome is None:
             return call.intent is None  # nothing but evidence of somebody who lost the run
-        return call.outcome.cancelled or call.outcome.status == "cancelled"
+        return is_cancelled(call)
 
     def _counts(self) -> Counter[str]:
         if self._unclaimed is None:

@@ -82,13 +82,13 @@ def decide(asked: Asked, history: TurnHistory) -> Decision:
     call = history.calls.get(asked.key)
     if call is None or (call.intent is None and call.outcome is None):
         if asked.is_counted and (missing := history.unclaimed_in(scope_of(asked.key))) is not None:
-            return Diverge(_recorded(history.calls[missing]), _asked(asked))
+            return Diverge(recorded_call(history.calls[missing]), _asked(asked))
         return FIRST
     intent = call.intent
     if intent is not None and (
         intent.input_digest != asked.input_digest or intent.name != asked.name or intent.kind != asked.kind
     ):
-        return Diverge(_recorded(call), _asked(asked))
+        return Diverge(recorded_call(call), _asked(asked))
     if call.outcome is not None:
         return Serve(call.outcome)
     assert intent is not None
@@ -105,7 +105,8 @@ def _in_doubt(asked: Asked, call: CallHistory, intent: CallIntent, history: Turn
     return Settle(CallOutcome(status="unknown"))
 
 
-def _recorded(call: CallHistory) -> dict[str, Any] | None:
+def recorded_call(call: CallHistory) -> dict[str, Any]:
+    """The call as the log holds it, to be shown beside what the code asks for."""
     intent = call.intent
     if intent is None:
         return {"key": call.key}
@@ -139,6 +140,11 @@ def parting(error: Diverged) -> str:
     if recorded.get("ending") == "cancelled":
         return (
             f"call {error.call!r} was cancelled by the code when it was recorded, and now nothing cancels it"
+        )
+    if "config_digest" in recorded:
+        return (
+            f"call {error.call!r} was made with another configuration (prompt, tools, settings) than the code has "
+            "now, and this agent refuses drift"
         )
     if asked is None:
         return f"call {error.call!r} is in the log and the code no longer asks for it"

@@ -9,7 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from journal.core.records import BlobRef, CallKind, ErrorInfo, FinishReason, OutcomeStatus, Policy, Value
+from journal.core.records import (
+    BlobRef,
+    CallKind,
+    ErrorInfo,
+    FinishReason,
+    Origin,
+    OutcomeStatus,
+    Policy,
+    Value,
+)
 
 AttemptEnding = Literal[
     "open", "finished", "failed", "interrupted", "lost", "released", "blocked", "cancelled", "closed"
@@ -69,6 +78,8 @@ class OutcomeState(msgspec.Struct, frozen=True):
     finish: FinishReason | None = None
     raw_finish: str | None = None
     rate_limits: dict[str, float] = {}
+    by_hand: int | None = None
+    """Seq of the `turn.retried` in which somebody told it."""
 
 
 class CallState(msgspec.Struct):
@@ -133,6 +144,22 @@ class BlockedState(msgspec.Struct, frozen=True):
     version: str | None = None
 
 
+class RetryState(msgspec.Struct, frozen=True):
+    """What somebody said when they sent the turn on."""
+
+    seq: int
+    from_call: int | None = None
+    """The first of the calls that were set aside, by number."""
+    settled: list[int] = []
+    """Numbers of the calls whose result was told by hand."""
+    did_not_run: list[int] = []
+    """Numbers of those that were said not to have happened."""
+    recorded: str | None = None
+    """Key of the recorded call that stands for another from then on."""
+    asked: str | None = None
+    """Key of that other; None: it may go unasked."""
+
+
 class TurnState(msgspec.Struct):
     """One input of the run, and what became of it."""
 
@@ -153,11 +180,24 @@ class TurnState(msgspec.Struct):
     cancel_reason: str | None = None
     retries: list[int] = []
     """Seqs of its `turn.retried`."""
+    interventions: list[RetryState] = []
+    """Those in which more was said than that it shall go on."""
 
     @property
     def is_finished(self) -> bool:
         """Whether it ended; a blocked turn has not."""
         return self.status in ("succeeded", "failed", "cancelled")
+
+
+class OriginState(msgspec.Struct, frozen=True):
+    """Where a fork comes from."""
+
+    run: str
+    seq: int
+    at: int
+    """The first call of its own, as it numbers them too."""
+    is_anew: bool
+    """Whether the turn began with another input there: then `at` only says which turn."""
 
 
 class RunState(msgspec.Struct):
@@ -174,6 +214,7 @@ class RunState(msgspec.Struct):
     metadata: dict[str, str] = {}
     versions: dict[str, str] = {}
     min_reader: int = 1
+    origin: OriginState | None = None
     is_closed: bool = False
     turns: list[TurnState] = []
     """In the order of submission."""
@@ -211,3 +252,10 @@ def error_state(info: ErrorInfo | None) -> ErrorState | None:
     if info is None:
         return None
     return ErrorState(info.type, info.code, maybe_kept(info.args), maybe_kept(info.data))
+
+
+def origin_state(origin: Origin | None) -> OriginState | None:
+    """A recorded origin as the state shows it."""
+    if origin is None:
+        return None
+    return OriginState(origin.run, origin.seq, origin.at, origin.input_digest is not None)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from journal.replay.state import AttemptState, CallState, Kept, RunState, TryState, TurnState
+from journal.replay.state import AttemptState, CallState, Kept, RetryState, RunState, TryState, TurnState
 
 Mark = Literal["plain", "good", "bad", "interrupted", "carried", "quiet"]
 """`interrupted`: a holder died in it. `carried`: a later holder dealt with what was interrupted."""
@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True):
 
 def rows(state: RunState, show: Show | None = None) -> list[Row]:
     """The whole run. `show` turns a recorded value into text; without it values are not shown, only their sizes."""
-    drawn = [_run(state)]
+    drawn = [_run(state), *_origin(state)]
     for turn in state.turns:
         calls = [call for call in state.calls if call.turn == turn.id]
         drawn.append(Row("turn", _mark_of(turn), (f"turn {turn.id}", turn.status, _when(turn.time))))
@@ -115,6 +115,16 @@ def _run(state: RunState) -> Row:
     return Row("run", "plain", cells)
 
 
+def _origin(state: RunState) -> Iterable[Row]:
+    if (origin := state.origin) is None:
+        return
+    how = "in the turn of call" if origin.is_anew else "before call"
+    what = ", begun anew with another input" if origin.is_anew else ""
+    yield Row(
+        "note", "quiet", (f"forked from {origin.run} {how} {origin.at}{what} (read up to {origin.seq})",)
+    )
+
+
 def _attempt(turn: TurnState, attempt: AttemptState) -> Row:
     mark, ending = _ENDINGS[attempt.ending]
     cells = [f"attempt {attempt.number}", attempt.worker]
@@ -178,6 +188,8 @@ def _fate(
     if outcome.tries > 1:
         words += f", {outcome.tries} tries"
     size = outcome.value.size if outcome.value else None
+    if outcome.by_hand:
+        words += f", told by hand in record {outcome.by_hand}"
     aside = f", set aside by record {call.superseded_by}" if call.superseded_by else ""
     if tried is None:
         how = (
@@ -204,6 +216,8 @@ def _ending(turn: TurnState, show: Show | None) -> Iterable[Row]:
             yield from _value(name, value, show)
     if turn.retries:
         yield Row("note", "quiet", (f"retried at record {', '.join(map(str, turn.retries))}",))
+    for said in turn.interventions:
+        yield Row("note", "quiet", (f"record {said.seq} {'; '.join(_said(said))}",))
     if turn.cancel_requested is not None:
         reason = f": {turn.cancel_reason}" if turn.cancel_reason else ""
         yield Row("note", "quiet", (f"cancel asked for at record {turn.cancel_requested}{reason}",))
@@ -216,6 +230,23 @@ def _ending(turn: TurnState, show: Show | None) -> Iterable[Row]:
     if turn.output is not None:
         yield Row("note", "good", (f"output of {_bytes(turn.output.size)}",))
         yield from _value("output", turn.output, show)
+
+
+def _said(said: RetryState) -> Iterable[str]:
+    if said.from_call is not None:
+        yield f"sets call {said.from_call} and all after it aside"
+    if said.settled:
+        yield f"tells by hand what call {', '.join(map(str, said.settled))} gave"
+    if said.did_not_run:
+        yield f"says that call {', '.join(map(str, said.did_not_run))} did not run"
+    if said.recorded is None:
+        return
+    if said.asked is None:
+        yield f"lets {said.recorded} go unasked"
+    elif said.recorded == said.asked:
+        yield f"takes {said.recorded} as it was recorded"
+    else:
+        yield f"takes what {said.recorded} gave for {said.asked}"
 
 
 def _value(name: str, value: Kept | None, show: Show | None) -> Iterable[Row]:

@@ -1,10 +1,13 @@
-"""The tests that `docs/faults.md` names are there, under those names."""
+"""The tests that `docs/faults.md` names are there, under those names; the test in `docs/testing.md` passes."""
 
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from journal.testing import CrashFailed
 
 ROOT = Path(__file__).parent.parent
 LISTED = re.findall(r"`([\w/]+\.py)::([\w:]+)`", (ROOT / "docs" / "faults.md").read_text())
@@ -41,3 +44,25 @@ def test_every_line_of_the_tables_names_a_test() -> None:
         assert numbers == sorted(numbers)
         assert [line for line in lines if ".py::test_" not in line and "Cases::test_" not in line] == []
     assert len(LISTED) == sum(line.count("::test_") for lines in tables for line in lines)
+
+
+def test_the_crash_test_in_the_docs_is_fifteen_lines_that_pass() -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+    assert len([line for line in snippet.splitlines() if line]) <= 15
+    names: dict[str, object] = {"__name__": "users_test"}
+    exec(compile(snippet, "docs/testing.md", "exec", dont_inherit=True), names)
+    tests = [name for name in names if name.startswith("test_")]
+    assert len(tests) == 1
+    test = names[tests[0]]
+    assert callable(test)
+    test()
+
+
+def test_it_fails_if_the_refund_is_made_between_calls() -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+    wrong = snippet.replace("    return (await", '    effects.add("mail")\n    return (await')
+    assert wrong != snippet
+    names: dict[str, Any] = {"__name__": "users_test"}
+    exec(compile(wrong, "docs/testing.md", "exec", dont_inherit=True), names)
+    with pytest.raises(CrashFailed, match="'mail' happened 2 times instead of 1, between calls"):
+        names["test_a_crash_anywhere_refunds_at_most_once"]()

@@ -5,9 +5,11 @@ import asyncio
 import click
 import msgspec
 
+from journal.cli.exits import BLOCKED, OK
+from journal.cli.in_flight import look, tell
 from journal.cli.inventory import Found, modules_of, tools_of, unmatched
 from journal.cli.logs import configure_logs
-from journal.cli.opening import app_of, open_journal
+from journal.cli.opening import app_of, needed_journal, open_journal
 from journal.cli.output import emit, remark, say, table
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import WorldError
@@ -34,16 +36,29 @@ class Report(msgspec.Struct, kw_only=True):
 
 @click.command
 @click.argument("spec", metavar="[MODULE:ATTR]", required=False)
+@click.option(
+    "--in-flight",
+    "is_in_flight",
+    is_flag=True,
+    help="Replay every unfinished turn against this code instead: 3 if one would be stranded.",
+)
 @common_options
 @settings_of
-def command(settings: Settings, spec: str | None) -> None:
+def command(settings: Settings, spec: str | None, is_in_flight: bool) -> int:
     """Print agents, tools and their replay policies, and what the store offers; runs nothing.
 
     The policy says what becomes of a call that was interrupted by a crash: safe runs again, never does not. It comes
     from, in this order: the agent's map, the journal's map, a marker on the tool, its metadata, and else is never.
+
+    With --in-flight the handlers run again, as after a crash, but offline: recorded calls are answered from the log,
+    nothing acts and nothing is written.
     """
     settings.app = spec or settings.app
     configure_logs("debug" if settings.debug else "warning")
+    if is_in_flight:
+        found, others = asyncio.run(look(needed_journal(settings)))
+        tell(settings, found, others)
+        return BLOCKED if any(one.is_stranded for one in found) else OK
     journal = open_journal(settings)
     report = _look(settings, journal)
     try:
@@ -52,6 +67,7 @@ def command(settings: Settings, spec: str | None) -> None:
         _tell(settings, report)  # what needs no store is still worth knowing
         raise
     _tell(settings, report)
+    return OK
 
 
 def _look(settings: Settings, journal: Journal) -> Report:

@@ -1,7 +1,7 @@
 """Exit codes, and which error gives which. Pure.
 
-0 ok · 1 the run failed · 2 usage · 3 blocked · 4 not found · 5 parked · 6 the store is absent, unavailable, damaged
-or needs another version · 7 cancelled · 70 a bug of ours · 130 interrupted
+0 ok · 1 the run failed · 2 usage · 3 blocked · 4 not found · 5 parked · 6 the store or file is absent, unavailable,
+damaged or of another version · 7 cancelled · 70 a bug of ours · 130 interrupted
 """
 
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from journal.core.errors import (
+    BundleError,
     JournalError,
     LogError,
     RunGone,
@@ -41,6 +42,7 @@ _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (TurnCancelled, CANCELLED),
     (WorldError, WORLD),
     (LogError, WORLD),
+    (BundleError, WORLD),
     (click.UsageError, USAGE),
     (click.ClickException, USAGE),
     (click.Abort, INTERRUPTED),

@@ -5,16 +5,14 @@ from typing import Any
 import click
 import msgspec
 
-from journal.cli.opening import run
 from journal.cli.output import emit, moment, say
-from journal.cli.reading import WholeInputs, records
+from journal.cli.reading import Found, WholeInputs, records, with_found
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core import values
 from journal.core.codec import open_record
-from journal.core.errors import LogError
+from journal.core.errors import InvalidOptions, LogError
 from journal.core.ports import START, Delta, Item, offset_of, parse_offset
 from journal.core.records import BlobRef, Record
-from journal.engine.journal import Journal
 from journal.replay.timeline import Mark, printable
 
 _LONGEST = 400
@@ -59,14 +57,15 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
     With --json one object a line; its `offset` is what --after takes.
     """
 
-    async def print_all(journal: Journal) -> None:
-        await journal.get(run_id)  # a follower would wait for a run that does not exist
+    async def print_all(found: Found) -> None:
+        if follow and found.world is None:
+            raise InvalidOptions(f"{run_id} is an exported run, to which nothing comes: leave --follow out")
         stream = (
-            (await journal.runtime()).world.follow(run_id, offset=after)
-            if follow
-            else records(journal, run_id, after=parse_offset(after)[0])
+            found.world.follow(run_id, offset=after)
+            if follow and found.world is not None
+            else records(found, after=parse_offset(after)[0])
         )
-        inputs = WholeInputs(journal) if with_values else None
+        inputs = WholeInputs(found) if with_values else None
         async for item in stream:
             given = None
             if inputs is not None and isinstance(item, Record):
@@ -77,7 +76,7 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
             else:
                 say(_line(seen), _MARKS.get(seen["type"], "quiet" if isinstance(item, Delta) else "plain"))
 
-    run(settings, print_all)
+    with_found(settings, run_id, print_all)
 
 
 def _described(item: Item, with_values: bool, given: bytes | None = None) -> dict[str, Any]:
@@ -132,6 +131,11 @@ def _fields(body: Any, with_values: bool) -> dict[str, Any]:
 def _field(name: str, value: Any, with_values: bool) -> Any:
     if name in _VALUES and isinstance(value, bytes):
         return msgspec.Raw(value) if with_values else {"size": len(value)}
+    if name == "settled":
+        return {
+            str(seq): "did not run" if told is None else _field("value", told, with_values)
+            for seq, told in value.items()
+        }
     if isinstance(value, BlobRef):
         return {"blob": value.blob, "size": value.size}
     if name == "lost" and not with_values:

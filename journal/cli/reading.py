@@ -1,20 +1,90 @@
-"""A run's records, page by page, up to the end or to the first that is damaged; and inputs, put together."""
+"""What verbs that only look read from: a run in a store, or an exported one in a file. And inputs, put together."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
+from journal.cli.logs import configure_logs
+from journal.cli.opening import run
+from journal.cli.settings import Settings
 from journal.core.codec import open_record
-from journal.core.errors import LogError
+from journal.core.errors import InvalidId, LogError
+from journal.core.ids import check_id
+from journal.core.ports import RunImage, RunInfo, World
 from journal.core.records import CallIntent, Record
+from journal.engine.bundles import BundleSource, info_of, open_bundle
+from journal.engine.digest import Source
 from journal.engine.journal import Journal
+from journal.replay.bundle import START, Bundle
 from journal.replay.fold import RunFold
 from journal.replay.inputs import Inputs, blobs_of, whole
 
+T = TypeVar("T")
 PAGE = 500
+SUFFIX = ".jsonl"
 
 
-async def records(
-    journal: Journal, run_id: str, *, after: int = 0, upto: int | None = None
-) -> AsyncIterator[Record]:
+@dataclass(frozen=True)
+class Found:
+    """The run that was named: how it stands, and where to read it."""
+
+    info: RunInfo
+    source: Source
+    world: World | None = None
+    """None: it is a file."""
+    bundle: Bundle | None = None
+
+    async def image(self) -> RunImage:
+        """See `Transfer.image`."""
+        if self.bundle is not None:
+            return self.bundle.image
+        assert self.world is not None
+        return await self.world.image(self.info.run)
+
+    async def get_blob(self, blob: str) -> bytes:
+        """See `Log.get_blob`."""
+        return await self.source.get_blob(self.info.run, blob)
+
+
+def is_file(name: str) -> bool:
+    """Whether RUN names a file: it begins as only paths do, or what is there begins as exports do.
+
+    A file that merely has the name of a run (say, its output) does not get in the way.
+    """
+    if name.startswith(("/", "./", "../")):
+        return True
+    try:
+        check_id(name)
+        with Path(name).open("rb") as file:
+            return name.endswith(SUFFIX) or file.read(len(START)) == START
+    except InvalidId:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
+def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[T]]) -> T:
+    """Run `main` on the run of that id in the store, or on the exported one in the file of that name."""
+    if not is_file(name):
+
+        async def in_store(journal: Journal) -> T:
+            info = await journal.get(name)
+            world = (await journal.runtime()).world
+            return await main(Found(info, world, world))
+
+        return run(settings, in_store)
+
+    async def in_file() -> T:
+        with open_bundle(name) as bundle:
+            return await main(Found(info_of(bundle), BundleSource(bundle), bundle=bundle))
+
+    configure_logs("debug" if settings.debug else "warning")
+    return asyncio.run(in_file())
+
+
+async def records(found: Found, *, after: int = 0, upto: int | None = None) -> AsyncIterator[Record]:
     """Records with seq > `after`, up to `upto` or the end.
 
     A store refuses a page for one damaged record; what precedes it is given before the `LogError` is raised.
@@ -23,7 +93,7 @@ async def records(
     while upto is None or after < upto:
         wanted = limit if upto is None else min(limit, upto - after)
         try:
-            page = await journal.read(run_id, after=after, limit=wanted)
+            page = await found.source.read(found.info.run, after=after, limit=wanted)
         except LogError as damage:
             before = damage.seq - 1 - after
             if not 0 < before < wanted:
@@ -37,23 +107,22 @@ async def records(
         after = page[-1].seq
 
 
-async def fill(journal: Journal, fold: RunFold) -> None:
+async def fill(found: Found, fold: RunFold) -> None:
     """Put all inputs of the run together; what lies in blobs is fetched."""
-    world = (await journal.runtime()).world
     blobs: dict[str, bytes] = {}
     for call in fold.state.calls:
-        found = None if call.input is None or call.input.seq is None else fold.inputs.at(call.input.seq)
-        for ref in () if found is None else blobs_of(found):
+        given = None if call.input is None or call.input.seq is None else fold.inputs.at(call.input.seq)
+        for ref in () if given is None else blobs_of(given):
             if ref.blob not in blobs:
-                blobs[ref.blob] = await world.get_blob(fold.state.run, ref.blob)
+                blobs[ref.blob] = await found.get_blob(ref.blob)
     fold.fill(blobs)
 
 
 class WholeInputs:
     """Whole inputs of the records of one run, which are given one after the other."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, found: Found) -> None:
+        self._found = found
         self._inputs: Inputs | None = None
 
     async def of(self, record: Record) -> bytes | None:
@@ -64,13 +133,12 @@ class WholeInputs:
                 if not isinstance(body, CallIntent) or body.difference is None:
                     return None
                 self._inputs = Inputs()  # the first: from here on what came before it matters
-                async for earlier in records(self._journal, record.run, upto=record.seq - 1):
+                async for earlier in records(self._found, upto=record.seq - 1):
                     self._inputs.add(earlier, open_record(earlier))
             self._inputs.add(record, body)
-            if (found := self._inputs.at(record.seq)) is None:
+            if (given := self._inputs.at(record.seq)) is None:
                 return None
-            world = (await self._journal.runtime()).world
-            blobs = {ref.blob: await world.get_blob(record.run, ref.blob) for ref in blobs_of(found)}
-            return whole(found, blobs)
+            blobs = {ref.blob: await self._found.get_blob(ref.blob) for ref in blobs_of(given)}
+            return whole(given, blobs)
         except LogError:
             return None  # what stands in the record is shown

@@ -7,15 +7,13 @@ import click
 import msgspec
 
 from journal.cli.exits import code_of_status
-from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
-from journal.cli.reading import fill, records
+from journal.cli.reading import Found, fill, records, with_found
 from journal.cli.runs import info_of
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import LogError
 from journal.core.ports import RunInfo
 from journal.engine.held import advice, is_held_back
-from journal.engine.journal import Journal
 from journal.replay.fold import RunFold
 from journal.replay.state import Kept, RunState, export
 from journal.replay.timeline import marked_lines, rows
@@ -41,31 +39,34 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
     it stands in the queue.
     """
 
-    async def read(journal: Journal) -> tuple[RunInfo, RunState, LogError | None, bool]:
-        info = await journal.get(run_id)
-        fold, damage = await _fold(journal, info, upto)
+    async def read(found: Found) -> tuple[Found, RunState, LogError | None, bool]:
+        fold, damage = await _fold(found, upto)
         state = fold.state
         if with_values:
-            await fill(journal, fold)
-            await _fetch(journal, state)
-        held_back = damage is None and await is_held_back((await journal.runtime()).world, info)
-        return info, state, damage, held_back
+            await fill(found, fold)
+            await _fetch(found, state)
+        return found, state, damage, damage is None and await is_held_back(found.source, found.info)
 
-    info, state, damage, held_back = run(settings, read)
+    found, state, damage, held_back = with_found(settings, run_id, read)
+    info = found.info
     if settings.as_json:
         emit(_as_json(info, state, with_values, held_back))
     else:
-        _draw(info, state, with_values, held_back)
+        _draw(state, with_values)
+        if found.world is None:
+            remark(f"exported, as it stood then; journal import {run_id} puts it into a store")
+        else:
+            _advise(info, state, held_back)
     if damage is not None:
         raise damage
     return code_of_status(info.status) if exit_status else 0
 
 
-async def _fold(journal: Journal, info: RunInfo, upto: int | None) -> tuple[RunFold, LogError | None]:
+async def _fold(found: Found, upto: int | None) -> tuple[RunFold, LogError | None]:
     """The state, and the damage that kept it from going on: what precedes a damaged record is still shown."""
     fold = RunFold()
     try:
-        async for record in records(journal, info.run, upto=upto):
+        async for record in records(found, upto=upto):
             fold.add(record)
     except LogError as damage:
         if damage.seq <= 1:
@@ -74,12 +75,11 @@ async def _fold(journal: Journal, info: RunInfo, upto: int | None) -> tuple[RunF
     return fold, None
 
 
-async def _fetch(journal: Journal, state: RunState) -> None:
+async def _fetch(found: Found, state: RunState) -> None:
     """Put the values that lie in blobs where they belong."""
-    world = (await journal.runtime()).world
     for value in _values(state):
         if value.blob is not None:
-            value.json = msgspec.Raw(await world.get_blob(state.run, value.blob))
+            value.json = msgspec.Raw(await found.get_blob(value.blob))
 
 
 def _values(part: Any) -> Iterator[Kept]:
@@ -100,14 +100,20 @@ def _as_json(info: RunInfo, state: RunState, with_values: bool, held_back: bool)
     return {"info": info_of(info, held_back=held_back), "state": msgspec.Raw(export(state))}
 
 
-def _draw(info: RunInfo, state: RunState, with_values: bool, held_back: bool) -> None:
+def _draw(state: RunState, with_values: bool) -> None:
     for mark, line in marked_lines(rows(state, _text if with_values else None)):
         say(line, mark)
+
+
+def _advise(info: RunInfo, state: RunState, held_back: bool) -> None:
     if info.moved_to is not None:
         remark(f"moved to {info.moved_to}: it goes on there (--world {info.moved_to})")
         return
     if info.building:
-        remark("being copied here, and not complete: run the same `journal copy` again if nothing happens")
+        remark(
+            "being copied here, and not complete: if nothing happens, give the same command again "
+            "(journal copy, journal fork)"
+        )
         return
     if info.head > state.head:
         return  # drawn as it was: what the queue says now is of another time

@@ -3,9 +3,9 @@
     JournalError
     ├── UsageError            the caller: the request itself is wrong
     │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
-    │   ├── UnknownAgent · RunNotFound · TurnNotFound · RunExists · KeyConflict · RunBusy
+    │   ├── UnknownAgent · RunNotFound · TurnNotFound · CallNotFound · RunExists · KeyConflict · RunBusy
     │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding · RunDiffers · RunTooNew
-    │   ├── NotRetriable · NotInTurn
+    │   ├── NotRetriable · RetryRefused · NotInTurn
     ├── TurnError             whoever awaits the turn
     │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
     ├── CallFailure           the handler, about one of its calls
@@ -13,8 +13,10 @@
     ├── WorldError            the operator: the store
     │   ├── WorldUnavailable · WorldBusy · WorldReadOnly · WorldFull · WorldMissing
     │   ├── WorldCorrupt · WorldTooNew · WorldUnknown · MissingCapability
-    └── LogError              whoever wrote the log, or a newer version of us
-        ├── CorruptRecord · UnknownRecordType · RecordTooNew
+    ├── LogError              whoever wrote the log, or a newer version of us
+    │   ├── CorruptRecord · UnknownRecordType · RecordTooNew
+    └── BundleError           whoever handed over the file: an exported run
+        ├── NotABundle · BundleTooNew · BundleDamaged
 
     ControlFlow (BaseException, only inside a handler: harnesses swallow Exception)
     ├── Diverged · ClaimLost · LogUnreadable · HandlerAborted
@@ -112,14 +114,26 @@ class TurnNotFound(UsageError):
         super().__init__(f"run {run_id!r} has no turn {turn_id!r}: see journal show {run_id}")
 
 
+class CallNotFound(UsageError):
+    """The run has no call of that number."""
+
+    def __init__(self, *, run_id: str, call: int, calls: int) -> None:
+        self.run_id, self.call, self.calls = run_id, call, calls
+        super().__init__(
+            f"run {run_id!r} has no call {call}; it has {calls}, numbered from 1 (journal show {run_id})"
+        )
+
+
 class RunExists(UsageError):
     """A run of that id was started with another input."""
 
-    def __init__(self, *, run_id: str) -> None:
+    def __init__(self, *, run_id: str, advice: str | None = None) -> None:
         self.run_id = run_id
         super().__init__(
             f"run {run_id!r} was started with another input: choose another run_id, "
             "or give key= to add a further turn to that run"
+            if advice is None
+            else f"run {run_id!r} is there already, and {advice}"
         )
 
 
@@ -136,11 +150,9 @@ class KeyConflict(UsageError):
 class RunBusy(UsageError):
     """The run is working on another turn, and the caller asked not to queue behind it."""
 
-    def __init__(self, *, run_id: str) -> None:
+    def __init__(self, *, run_id: str, advice: str = "wait for it, or submit with if_busy='queue'") -> None:
         self.run_id = run_id
-        super().__init__(
-            f"run {run_id!r} is busy with another turn: wait for it, or submit with if_busy='queue'"
-        )
+        super().__init__(f"run {run_id!r} is busy with another turn: {advice}")
 
 
 class RunClosed(UsageError):
@@ -170,7 +182,7 @@ class RunBuilding(UsageError):
         self.run_id = run_id
         super().__init__(
             f"run {run_id!r} is being copied here and takes nothing before that is done: wait for it, "
-            "or, if the copy was interrupted, run the same command (journal copy) again"
+            "or, if the copy was interrupted, run the same command (journal copy, journal fork) again"
         )
 
 
@@ -211,9 +223,22 @@ class NotRetriable(UsageError):
 
     def __init__(self, *, run_id: str, turn_id: str, status: str) -> None:
         self.run_id, self.turn_id, self.status = run_id, turn_id, status
+        advice = {
+            "succeeded": f"; journal fork {run_id} --at N has it done otherwise in another run",
+            "not finished": f"; wait until it ends, or end it (journal cancel {run_id})",
+            "changing right now": "; look again (journal show)",
+        }.get(status, "")
         super().__init__(
-            f"turn {turn_id!r} of run {run_id!r} is {status}: only a failed or a blocked turn can be retried"
+            f"turn {turn_id!r} of run {run_id!r} is {status}: only a failed or a blocked turn can be retried{advice}"
         )
+
+
+class RetryRefused(UsageError):
+    """What was said of a call along with a retry cannot be; nothing was written."""
+
+    def __init__(self, *, run_id: str, reason: str, calls: tuple[int, ...] = ()) -> None:
+        self.run_id, self.reason, self.calls = run_id, reason, calls
+        super().__init__(f"run {run_id!r} is not retried like that: {reason}")
 
 
 class NotInTurn(UsageError):
@@ -450,6 +475,29 @@ class RecordTooNew(LogError):
             run_id=run_id,
             seq=seq,
         )
+
+
+# The file ------------------------------------------------------------------------------------------
+
+
+class BundleError(JournalError):
+    """A file cannot be used as an exported run; `line` (from 1) says where, None: all of it."""
+
+    def __init__(self, reason: str, *, path: str, line: int | None = None) -> None:
+        self.reason, self.path, self.line = reason, path, line
+        super().__init__(f"{path}{'' if line is None else f', line {line}'}: {reason}")
+
+
+class NotABundle(BundleError):
+    """The file is something else."""
+
+
+class BundleTooNew(BundleError):
+    """The file is in a newer format than this version reads."""
+
+
+class BundleDamaged(BundleError):
+    """The file is not what was exported: it was cut, changed or put together."""
 
 
 # Inside a handler ----------------------------------------------------------------------------------

@@ -63,6 +63,11 @@ def new_token() -> bytes:
     return os.urandom(16)
 
 
+def new_seed() -> int:
+    """What a turn's chance follows from: 63 random bits, not 0."""
+    return int.from_bytes(os.urandom(8), "big") >> 1 or 1
+
+
 def new_batch_id() -> bytes:
     """One batch id, for an author that appends once (a submit, a signal, a cancel)."""
     return os.urandom(16)

@@ -62,6 +62,18 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     data: Value | None = None
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where a fork comes from."""
+
+    run: str
+    seq: int
+    """The origin's last record that was read for it."""
+    at: int
+    """The first call that is not taken over, as the origin numbers its calls."""
+    input_digest: bytes | None = None
+    """Of the input that the turn was begun anew with."""
+
+
 class RunCreated(Body, frozen=True, omit_defaults=True, kw_only=True):
     """The first record of a run."""
 
@@ -75,6 +87,8 @@ class RunCreated(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Whose data this is, as the application names them."""
     versions: dict[str, str] = {}
     min_reader: int = 1
+    origin: Origin | None = None
+    """For a fork: what it was forked from."""
 
 
 class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -84,6 +98,7 @@ class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
     input: Value
     input_digest: bytes
     seed: int = 0
+    """What the turn's `random` and `uuid` follow from; 0: from the run's nonce."""
 
 
 class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -130,6 +145,8 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """Which try of the call this is, from 1."""
     difference: Difference | None = None
     """Where there is one, `input` holds only what is new."""
+    nonce: bytes = b""
+    """In a fork: of the run in which the call was first started, which its idempotency key stays a digest over."""
 
 
 class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
@@ -169,6 +186,14 @@ class CallEvidence(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Of the run as its holder knew it: one that was swept and begun anew under the same id has another."""
 
 
+class Observed(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """What the handler read outside a call, for replay to answer the same. Its key is in the envelope."""
+
+    TYPE: ClassVar[str] = "observed"
+    value: bytes
+    """Canonical JSON, small."""
+
+
 class TurnFinished(Body, frozen=True, omit_defaults=True, kw_only=True):
     """The turn ended."""
 
@@ -191,12 +216,29 @@ class TurnBlocked(Body, frozen=True, omit_defaults=True, kw_only=True):
     version: str | None = None
 
 
+class Accepted(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The call under the key `recorded` stands for what the code asks for in its place."""
+
+    recorded: str
+    key: str | None = None
+    """Of the call that is asked for; None: none is, and the recorded one may go unasked."""
+    kind: CallKind = "step"
+    name: str = ""
+    input_digest: bytes = b""
+
+
 class TurnRetried(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Someone sent a failed or blocked turn on; `superseded` outcomes count no more."""
 
     TYPE: ClassVar[str] = "turn.retried"
     superseded: tuple[int, ...] = ()
     """Seqs of the records set aside."""
+    from_seq: int | None = None
+    """Calls of the turn that began there or later are set aside too."""
+    settled: dict[int, Value | None] = {}
+    """What someone says of calls whose outcome is unknown, by the seq of that outcome, or of the last intent where
+    there is none: the result, or None for one that did not run."""
+    accepted: Accepted | None = None
 
 
 class CancelRequested(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -258,6 +300,7 @@ BODIES: dict[str, type[Body]] = {
         CallIntent,
         CallOutcome,
         CallEvidence,
+        Observed,
         TurnFinished,
         TurnBlocked,
         TurnRetried,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - input
 O = TypeVar("O")  # noqa: E741 - output
 Handler = Callable[[Turn, I], Awaitable[O]]
+Drift = Literal["accept", "refuse"]
 
 
 class Agent(Generic[I, O]):
@@ -39,12 +40,14 @@ class Agent(Generic[I, O]):
         name: str,
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
+        drift: Drift = "accept",
     ) -> None:
         self.journal = journal
         self.handler = handler
         self.name = name
         self.tools: Mapping[str, Policy] = dict(tools or {})
         self.model_retry = as_model_retry(model_retry, MODEL_RETRY)
+        self.drift: Drift = drift
         self.input_codec: ValueCodec[I]
         self.input_codec, self._input_type = _input_codec(handler, name)
         self.output_codec: ValueCodec[O] = result_codec(handler)

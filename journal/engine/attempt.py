@@ -48,14 +48,17 @@ from journal.engine.calls import Named
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
 from journal.engine.inputs import SentInputs
+from journal.engine.order import Order
 from journal.engine.scope import Scope, enter_root
 from journal.engine.turn import Turn
 from journal.replay.history import TurnHistory
-from journal.replay.matcher import parting
+from journal.replay.matcher import parting, recorded_call
 
 if TYPE_CHECKING:
     from journal.engine.agent import Agent
+    from journal.engine.calls import Call
     from journal.engine.runtime import Runtime
+    from journal.replay.matcher import Decision
 
 T = TypeVar("T")
 _RECANCEL_SECONDS = 5.0
@@ -68,6 +71,9 @@ Stop = Literal["cancel", "shutdown", "lost", "over"]
 
 class Attempt:
     """The handler's side of a claim."""
+
+    is_offline = False
+    """Whether it is a replay in which nothing may happen."""
 
     def __init__(
         self, runtime: "Runtime", holding: Holding, history: TurnHistory, agent: "Agent[Any, Any]"
@@ -96,6 +102,7 @@ class Attempt:
         self.deps: Any = None
         self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
         self.root = Scope(self, "", None)
+        self.order = Order(self)
         self._handler: asyncio.Task[Any] | None = None
         self._recancels = 0
         self.deltas = Deltas(holding, self.log)
@@ -262,7 +269,7 @@ class Attempt:
         raised: BaseException | None = None,
     ) -> None:
         if status != "cancelled" and (key := self.history.unclaimed()) is not None:
-            recorded = {"key": key}
+            recorded = recorded_call(self.history.calls[key])
             await self._diverged(Diverged(call=key, recorded=recorded, asked=None))
             return
         body = TurnFinished(status=status, output=output, error=error, cause=cause)
@@ -318,6 +325,13 @@ class Attempt:
         self.runtime.turn_lost(self.holding.run, self.turn_id, error)
 
     # What calls need ---------------------------------------------------------------------------------
+
+    def asked(self, call: "Call", decision: "Decision") -> None:
+        """The code asked for `call`, and the turn has a history: `decision` is what becomes of it. For onlookers."""
+
+    async def heard(self, error: ControlFlow, call: "Call") -> None:
+        """`call` ends in `error`, which stops the handler: it is raised once this returns."""
+        self.fatal = self.fatal or error
 
     async def load(self, value: Value | None) -> bytes | None:
         """The canonical JSON behind a recorded value."""

@@ -12,7 +12,7 @@ from journal.core.codec import Blob
 from journal.core.errors import RunDiffers
 from journal.core.ports import RunImage, RunInfo, World
 from journal.core.records import Record
-from journal.engine.digest import PIECE_ROWS, digest
+from journal.engine.digest import PIECE_ROWS, Source, digest
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Written in one go; a longer blob goes alone."""
@@ -26,14 +26,22 @@ Progress = Callable[[int], None]
 
 
 async def bring(
-    source: World, target: World, image: RunImage, there: RunInfo | None, on_progress: Progress
+    source: Source,
+    target: World,
+    image: RunImage,
+    there: RunInfo | None,
+    on_progress: Progress,
+    *,
+    beyond: int = 0,
 ) -> None:
     """Bring the target, where the run is as `there` says, to the image, and read it back.
 
+    `beyond`: so many records more are promised until the last piece: nobody can settle it before.
     Raises `RunDiffers`, and what the stores raise.
     """
     run = image.run
-    bare = replace(image, turns=(), keys=())  # those come with the last piece
+    # Turns and keys come with the last piece.
+    bare = replace(image, turns=(), keys=(), head=image.head + beyond)
     head = 0 if there is None else there.head
     if head > image.head:
         raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")
@@ -55,7 +63,7 @@ async def bring(
     await _verify(source, target, image)
 
 
-async def _blobs(source: World, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
+async def _blobs(source: Source, image: RunImage, known: frozenset[str]) -> AsyncIterator[list[Blob]]:
     """Those that are missing, some at a time."""
     blobs: list[Blob] = []
     size = 0
@@ -72,7 +80,7 @@ async def _blobs(source: World, image: RunImage, known: frozenset[str]) -> Async
         yield blobs
 
 
-async def _verify(source: World, target: World, image: RunImage) -> None:
+async def _verify(source: Source, target: World, image: RunImage) -> None:
     expected = replace(image, held=False, abandoned=False, building=True, due_at=None, closed=None)
     tries = VERIFY_TRIES
     while (found := await target.image(image.run)) != expected:

@@ -25,11 +25,21 @@ from journal.core.errors import (
 )
 from journal.core.failures import describe
 from journal.core.ports import Progress
-from journal.core.records import CallIntent, CallKind, CallOutcome, Difference, ErrorInfo, NewRecord, Policy
+from journal.core.records import (
+    CallIntent,
+    CallKind,
+    CallOutcome,
+    Difference,
+    ErrorInfo,
+    NewRecord,
+    Observed,
+    Policy,
+)
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
-from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide
+from journal.replay.history import CallHistory, drift_key, is_cancelled
+from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
 from journal.tools.facts import with_facts
 from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
@@ -39,8 +49,6 @@ if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
 _REPR_LIMIT = 2000
-REPLAY_STALL_SECONDS = 10.0
-"""How long a replay waits for the code to do what it did, before the two are said to diverge."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -111,8 +119,8 @@ async def _join(attempt: "Attempt", call: Call) -> Settled:
 async def settle(attempt: "Attempt", call: Call) -> Settled:
     """`perform` for code that a handler or a harness runs: control flow is noted, so that swallowing it undoes nothing.
 
-    A recorded cancellation does not come back as a result: whatever cancelled the call the first time (a timeout, a
-    race) is asked to do so again, and has as long as it took then, and `REPLAY_STALL_SECONDS`.
+    Recorded outcomes come in the order of the log (`order.py`), and what is live after them. A recorded
+    cancellation does not come back as a result: whatever cancelled the call the first time is to do so again.
     """
     if attempt.fatal is not None:
         raise attempt.fatal
@@ -120,20 +128,13 @@ async def settle(attempt: "Attempt", call: Call) -> Settled:
         _refuse_nested(attempt, call)
     try:
         if not call.is_counted:
-            settled = await _join(attempt, call)
-        elif attempt.history.calls:
-            settled = await perform(attempt, call)
-        else:
-            return await _carry_out(attempt, call, 1)
-        if settled.is_replayed and (settled.outcome.cancelled or settled.outcome.status == "cancelled"):
-            known = attempt.history.calls[call.key]
-            await asyncio.sleep(max(0.0, known.outcome_time - known.intent_time) + REPLAY_STALL_SECONDS)
-            recorded = {"key": call.key, "name": call.name, "ending": "cancelled"}
-            raise Diverged(call=call.key, recorded=recorded, asked={"key": call.key, "name": call.name})
+            return await _join(attempt, call)
+        if attempt.history.calls:
+            return await perform(attempt, call)
+        return await _carry_out(attempt, call, 1)
     except ControlFlow as error:
-        attempt.fatal = attempt.fatal or error
+        await attempt.heard(error, call)
         raise
-    return settled
 
 
 class Named:
@@ -162,21 +163,34 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     )
     decision = decide(asked, history)
     history.claim(call.key)
+    attempt.asked(call, decision)
     match decision:
         case Serve(outcome):
-            return await _served(attempt, call, outcome, history.calls[call.key].outcome_seq)
+            known = history.calls[call.key]
+            _check_drift(attempt, call, known)
+            if is_cancelled(known):
+                await attempt.order.cancelled(call.key, max(0.0, known.outcome_time - known.intent_time))
+            settled = await _served(attempt, call, outcome, known.outcome_seq)
+            if not attempt.order.release(call.key):
+                await attempt.order.released(call.key)
+            return settled
         case Settle(outcome):
-            served = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
+            settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
             await durable(attempt, call, outcome)
-            return served
+            await attempt.order.drained()
+            return settled
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
-            if (settled := await _probe(attempt, call)) is not None:
-                return settled
+            if (probed := await _probe(attempt, call)) is not None:
+                await attempt.order.drained()
+                return probed
         case Run(number, _):
             pass
-    return await _carry_out(attempt, call, number)
+    settled = await _carry_out(attempt, call, number)
+    if not attempt.order.is_over:
+        await attempt.order.drained()
+    return settled
 
 
 def _refuse_nested(attempt: "Attempt", call: Call) -> None:
@@ -185,6 +199,23 @@ def _refuse_nested(attempt: "Attempt", call: Call) -> None:
             f"calls do not nest: {call.name!r} was asked for inside call {outer.key!r}; "
             "make both from the handler, or call the function itself"
         )
+
+
+def _check_drift(attempt: "Attempt", call: Call, known: CallHistory) -> None:
+    """Note that a recorded call was configured otherwise than the code would have it now, or diverge over it."""
+    then = None if known.intent is None else known.intent.config_digest
+    if then is None or call.config_digest is None or then == call.config_digest:
+        return
+    if attempt.agent.drift == "refuse":
+        asked = {"key": call.key, "name": call.name, "config_digest": call.config_digest.hex()}
+        raise Diverged(
+            call=call.key, recorded={**recorded_call(known), "config_digest": then.hex()}, asked=asked
+        )
+    key, now = drift_key(call.key), values.encode(call.config_digest.hex())
+    noted = attempt.history.observed.get(key)
+    if noted is None or noted.value != now:
+        attempt.log.warning("drift", call=call.key, name=call.name)
+        attempt.holding.buffer(seal(attempt.holding.run, Observed(value=now), turn=attempt.turn_id, key=key))
 
 
 async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int) -> Settled:
@@ -274,6 +305,7 @@ def _intent(
         number=number,
         difference=difference,
         v=1 if difference is None else 2,
+        nonce=attempt.history.nonces.get(call.key, b""),
     )
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 

@@ -30,12 +30,14 @@ class CallContext:
 
     def enter(self) -> "Token[Any]":
         """Let `io` speak for this call; the caller leaves with ``current_call.reset(token)``."""
+        if (on_act := self.attempt.runtime.on_act) is not None:
+            on_act(self)
         return current_call.set(self)
 
     @property
     def idempotency_key(self) -> str:
         """Digest of the run's nonce, the turn and the call key: the same in every try, unlike any other call's."""
-        nonce = self.attempt.nonce
+        nonce = self.attempt.history.nonces.get(self.key, self.attempt.nonce)
         return values.digest(b"\0".join((nonce, self.attempt.turn_id.encode(), self.key.encode()))).hex()
 
     @property

@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, Self, TypeVar, overload
 
+from msgspec import UNSET
+
 from journal.core import values
 from journal.core.clock import Clock, SystemClock
-from journal.core.codec import pack, seal
+from journal.core.codec import Blob, pack, seal
 from journal.core.errors import (
     InvalidOptions,
     KeyConflict,
@@ -27,7 +29,7 @@ from journal.core.errors import (
     UnknownAgent,
     WorldUnavailable,
 )
-from journal.core.ids import check_id, new_batch_id, new_run_id, new_token
+from journal.core.ids import check_id, new_batch_id, new_run_id, new_seed, new_token
 from journal.core.ports import (
     AgentStats,
     Answer,
@@ -51,9 +53,12 @@ from journal.core.ports import KeyConflict as KeyConflictAnswer
 from journal.core.records import MIN_READER, Body, CancelRequested, Policy, Record, RunCreated, TurnSubmitted
 from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
-from journal.engine.agent import Agent, Handler
+from journal.engine.agent import Agent, Drift, Handler
+from journal.engine.bundles import export_to
+from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
+from journal.engine.readonly import refuse_offline
 from journal.engine.retrial import plan_retry
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
@@ -111,6 +116,7 @@ class Journal:
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
+        drift: Drift = "accept",
     ) -> Agent[I, O]: ...
     @overload
     def agent(
@@ -120,6 +126,7 @@ class Journal:
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
+        drift: Drift = "accept",
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -129,19 +136,29 @@ class Journal:
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
+        drift: Drift = "accept",
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 
         `tools`: replay policies by tool name or glob, before those of the journal. `model_retry`: of model calls that
-        do not say so themselves; False for none.
+        do not say so themselves; False for none. `drift`: what becomes of a turn whose recorded model calls were made
+        with another prompt, other tools or settings than the code has now: ``"accept"`` carries it on and notes so in
+        its log, ``"refuse"`` blocks it.
         """
 
         def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
             chosen = check_id(name or handler.__name__, "agent name")
             if chosen in self.agents:
                 raise InvalidOptions(f"agent {chosen!r} is registered twice: give one of them another name=")
+            if drift not in ("accept", "refuse"):
+                raise InvalidOptions(f"drift is 'accept' or 'refuse', not {drift!r}")
             agent = Agent(
-                self, handler, name=chosen, tools=check_policies(tools or {}), model_retry=model_retry
+                self,
+                handler,
+                name=chosen,
+                tools=check_policies(tools or {}),
+                model_retry=model_retry,
+                drift=drift,
             )
             self.agents[chosen] = agent
             return agent
@@ -158,6 +175,7 @@ class Journal:
 
     async def runtime(self) -> Runtime:
         """The open store and what runs on it, in this loop of this process."""
+        refuse_offline()
         place = (os.getpid(), id(asyncio.get_running_loop()))
         runtime = self._runtimes.get(place)
         if runtime is None or runtime.is_closing:
@@ -302,7 +320,7 @@ class Journal:
             run,
             new_batch_id(),
             Keyed(f"turn:{turn}", digest),
-            (seal(run, TurnSubmitted(input=value, input_digest=digest), turn=turn),),
+            (seal(run, TurnSubmitted(input=value, input_digest=digest, seed=new_seed()), turn=turn),),
             create=Create(agent, seal(run, created), MIN_READER),
             at_head=at_head,
             queue=Submit(turn, priority, due_at),
@@ -343,6 +361,14 @@ class Journal:
         await self.get(run_id)
         return await (await self.runtime()).world.read(run_id, after=after, limit=limit)
 
+    async def export(self, run_id: str, path: str | os.PathLike[str]) -> None:
+        """Write the run to one file, which `journal show`, `log` and `verify` read without a store.
+
+        All that users and models said is in it. It replaces what was there, once it is whole. Raises `RunNotFound`,
+        and a `BundleError` if the file cannot be written.
+        """
+        await export_to((await self.runtime()).world, check_id(run_id, "run id"), path)
+
     async def handle(self, run_id: str, turn_id: str | None = None) -> Handle[Any]:
         """A handle of one of the run's turns: the named one, else its unfinished one, else `start`."""
         info = await self.get(run_id)
@@ -379,22 +405,65 @@ class Journal:
             if attempt.holding.run == run_id and attempt.turn_id == turn:
                 attempt.halt("cancel")
 
-    async def retry(self, run_id: str, *, turn_id: str | None = None) -> Handle[Any]:
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        turn_id: str | None = None,
+        from_call: int | None = None,
+        settle: Mapping[int, Any] | None = None,
+        accept_divergence: bool = False,
+    ) -> Handle[Any]:
         """Send a failed or blocked turn on: the error outcome that escaped the handler is set aside.
 
         Recorded results are kept, and so is whatever may have happened: an error of a `never` call stays,
-        unless it was `DidNotHappen`. Raises `NotRetriable`.
+        unless it was `DidNotHappen`. Calls are named by their number in `journal show`. `from_call`: that one and
+        all that began after it are set aside too. `settle`: what unknown calls gave, a JSON value each, or
+        `NotRun()` for one that did not run and shall. `accept_divergence`: the outcome that was recorded is taken
+        for the call that the code asks for in its place. A `never` call that was started is set aside only where
+        `settle` says that it did not run. Raises `NotRetriable`, `RetryRefused`, `CallNotFound`, `RunBusy`.
         """
         runtime = await self.runtime()
         info = await self._changeable(run_id)
         turn = turn_id or info.turn or await self._last_turn(info)
-        retried, head = await plan_retry(runtime.world, info, turn)
+        planned = await plan_retry(
+            runtime.world,
+            info,
+            turn,
+            from_call=from_call,
+            settle=settle,
+            accept_divergence=accept_divergence,
+        )
         answer = await self._tell(
-            run_id, f"retry:{turn}:{head}", retried, Retry(turn), turn=turn, at_head=head
+            run_id,
+            f"retry:{turn}:{planned.head}",
+            planned.retried,
+            Retry(turn),
+            turn=turn,
+            at_head=planned.head,
+            blobs=planned.blobs,
+            is_told_whole=True,
         )
         if not isinstance(answer, Committed | Duplicate):
             raise NotRetriable(run_id=run_id, turn_id=turn, status="changing right now")
         return await self.handle(run_id, turn)
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: int,
+        new_id: str | None = None,
+        input: Any = UNSET,  # noqa: A002 - the field's name everywhere
+    ) -> Handle[Any]:
+        """A new run that took over everything before call `at` (numbered as `journal show` does), and is due.
+
+        What is in doubt there is unknown here. From that call on it is a run like any other, and acts for real.
+        With `input` the turn of that call begins anew with it, and only the turns before are taken over. The same
+        fork is made once: under `new_id`, else under an id made of the arguments. Raises `CallNotFound`, `RunExists`.
+        """
+        forked = await fork_run(self, run_id, at=at, new_id=new_id, input=input)
+        return await self.handle(forked.run, forked.turn)
 
     async def close(self, run_id: str) -> None:
         """Close the run: it takes nothing more, and whoever holds it loses it."""
@@ -428,10 +497,13 @@ class Journal:
         *,
         turn: str | None = None,
         at_head: int | None = None,
+        blobs: tuple[Blob, ...] = (),
+        is_told_whole: bool = False,
     ) -> Answer:
+        """`is_told_whole`: the key with another body is a conflict, not the same thing told twice."""
         record = seal(run, body, turn=turn)
-        author = Keyed(key, values.digest(key.encode()))
-        batch = Batch(run, new_batch_id(), author, (record,), at_head=at_head, queue=queue)
+        author = Keyed(key, values.digest(record.body if is_told_whole else key.encode()))
+        batch = Batch(run, new_batch_id(), author, (record,), at_head=at_head, queue=queue, blobs=blobs)
         world = (await self.runtime()).world
         try:
             return await offer(world, batch, self.clock)

@@ -51,10 +51,14 @@ class Renewals:
         with self._lock:
             self._holdings.discard(holding)
 
-    async def stop(self) -> None:
-        """End the thread and wait for it."""
+    def abandon(self) -> None:
+        """End the thread, from whatever thread; it is not waited for."""
         self._stopping = True
         self._wake.set()
+
+    async def stop(self) -> None:
+        """End the thread and wait for it."""
+        self.abandon()
         if self._beating is not None:
             self._beating.cancel()
         if self._thread is not None:

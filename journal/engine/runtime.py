@@ -21,6 +21,7 @@ from journal.core.ports import Claimed, Claims, Release, World
 from journal.core.records import MIN_READER
 from journal.engine.attempt import Attempt
 from journal.engine.claim import Flusher, Holding
+from journal.engine.context import CallContext
 from journal.engine.log import logger
 from journal.engine.opening import open_attempt
 from journal.engine.renewal import Renewals
@@ -50,6 +51,8 @@ class Runtime:
         self.is_closing = False
         self.world: World
         self.attempts: set[Attempt] = set()
+        self.on_act: Callable[[CallContext], None] | None = None
+        """Told of each act just before it begins, and of each probe (`number` 0): for tests that kill there."""
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._stop = asyncio.Event()
@@ -80,6 +83,10 @@ class Runtime:
         await asyncio.wait({self._keeper})
         if not self._keeper.cancelled() and (error := self._keeper.exception()) is not None:
             raise error
+
+    def abandon(self) -> None:
+        """Renew nothing any more: the loop was stopped for good, and what was held is to fall to others."""
+        self._renewals.abandon()
 
     async def _keep(self) -> None:
         try:

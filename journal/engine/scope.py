@@ -2,11 +2,13 @@
 
 The root scope is the handler's. A task that makes a call of its own opens a scope below the one it was started in
 (``t1``, ``t2``, counted in the order in which they first call); a nested agent is given one by its adapter. Keys
-read ``t1/lookup#2``: the second start of `lookup` in that scope.
+read ``t1/lookup#2``: the second start of `lookup` in that scope. On replay a task is known again by its first call:
+`asyncio.as_completed` starts what it is given in any order.
 """
 
 import asyncio
-from contextvars import ContextVar
+import random
+from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING
 
 from journal.core.errors import NotInTurn
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
 
+First = tuple[str, bytes]
+"""The first call of a task: the name of what it calls, and the digest of its input."""
+
+
 class Scope:
     """One place to count in. `path` is empty for the handler's own."""
 
-    __slots__ = ("attempt", "counts", "path", "task", "tasks")
+    __slots__ = ("attempt", "chance", "counts", "path", "recorded", "taken", "task", "tasks")
 
     def __init__(self, attempt: "Attempt", path: str, task: "asyncio.Task[object] | None") -> None:
         self.attempt = attempt
@@ -26,6 +32,12 @@ class Scope:
         self.task = task
         self.counts: dict[str, int] = {}
         self.tasks = 0
+        """How many scopes of tasks below this one have a name, without a gap."""
+        self.taken: set[str] = set()
+        """Names beyond those."""
+        self.recorded: dict[str, First] | None = None
+        """Scopes of tasks below this one that the log knows, and that were not opened yet, by name."""
+        self.chance: random.Random | None = None
 
     def next_key(self, name: str) -> str:
         """The key of the next start of `name` here."""
@@ -33,12 +45,29 @@ class Scope:
         self.counts[name] = count
         return f"{self.path}/{name}#{count}" if self.path else f"{name}#{count}"
 
+    def name_of_task(self, first: First | None) -> str:
+        """The name of the next scope of a task below this one, whose first call is that."""
+        if self.recorded is None:
+            self.recorded = dict(self.attempt.history.tasks_of(self.path))
+        name = next((name for name, known in self.recorded.items() if known == first), None)
+        if name is None:
+            name = f"t{self.tasks + 1}"
+        self.recorded.pop(name, None)
+        self.taken.add(name)
+        while (following := f"t{self.tasks + 1}") in self.taken:
+            self.taken.remove(following)
+            self.tasks += 1
+        return name
+
 
 _current: ContextVar[Scope | None] = ContextVar("journal_scope", default=None)
 
 
-def current_scope(what: str, attempt: "Attempt | None" = None) -> Scope:
-    """The scope of the running task, opened if it is the task's first call. Raises `NotInTurn`."""
+def current_scope(what: str, attempt: "Attempt | None" = None, first: First | None = None) -> Scope:
+    """The scope of the running task, opened if it is the task's first call, which is `first`.
+
+    Raises `NotInTurn`.
+    """
     scope, task = _current.get(), asyncio.current_task()
     if scope is not None and scope.task is task and scope.attempt is attempt and not scope.attempt.is_over:
         return scope
@@ -47,13 +76,18 @@ def current_scope(what: str, attempt: "Attempt | None" = None) -> Scope:
             raise NotInTurn(what=what)
         scope = attempt.root
     if scope.task is not task:
-        scope.tasks += 1
-        name = f"t{scope.tasks}"
+        name = scope.name_of_task(first)
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
         if task is not None:
             scope.attempt.tasks.add(task)
         _current.set(scope)
     return scope
+
+
+def current_attempt_of(context: Context) -> "Attempt | None":
+    """The attempt that what runs in `context` belongs to."""
+    scope = context.get(_current)
+    return None if scope is None else scope.attempt
 
 
 def enter_root(scope: Scope) -> None:

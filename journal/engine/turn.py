@@ -6,7 +6,10 @@ Code between calls runs again on resume, so clocks, randomness and I/O belong in
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from uuid import UUID
 
 from journal.core import values
 from journal.core.errors import InvalidOptions, OutcomeUnknown, ValueLost
@@ -14,6 +17,7 @@ from journal.core.failures import rebuild
 from journal.core.ports import Delta
 from journal.core.records import CallKind
 from journal.core.typed import ValueCodec
+from journal.engine import outside
 from journal.engine.calls import Call, Settled, settle
 from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
@@ -64,6 +68,48 @@ class Turn:
     def log(self) -> Any:
         """A structlog logger bound to run, turn and attempt."""
         return self._attempt.log
+
+    # What is observed: the same on replay ----------------------------------------------------------
+
+    def now(self) -> datetime:
+        """The wall clock, in UTC. Recorded: a replay sees the time of then."""
+        return outside.now(self._attempt)
+
+    def uuid(self) -> UUID:
+        """A version 4 UUID that is the same on replay."""
+        return outside.uuid(self._attempt)
+
+    def random(self) -> float:
+        """A number from 0 to 1 (less than 1) that is the same on replay. Not for secrets."""
+        return outside.chance(self._attempt, "turn.random").random()
+
+    def is_cancel_requested(self) -> bool:
+        """Whether somebody asked for this turn to be cancelled. Recorded: a replay sees what was so then."""
+        return outside.is_cancel_requested(self._attempt)
+
+    def patched(self, name: str) -> bool:
+        """Whether to go the new way of changed code: true for turns that had not come this far when it was deployed.
+
+        Keep the old way behind it for as long as older turns are under way::
+
+            if turn.patched("ask twice"):
+                await turn.step(second_opinion, order)
+        """
+        return outside.patched(self._attempt, name)
+
+    async def race(self, *branches: Awaitable[R]) -> tuple[int, R]:
+        """Run the branches side by side; (place, result) of the first to end, or what it raises.
+
+        The others are cancelled. The winner is recorded, so a replay takes the same branch.
+        """
+        return await outside.race(self._attempt, branches)
+
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Cancel the block after so many seconds and raise `TimeoutError`: ``async with turn.timeout(5): ...``
+
+        That it ran out is recorded, so a replay need not wait for it, and takes the same branch.
+        """
+        return outside.timeout(self._attempt, seconds)
 
     def emit(self, data: Any) -> None:
         """Show a piece of output to whoever watches the run; it is not recorded, and may be lost."""
@@ -124,8 +170,8 @@ class Turn:
         self, kind: CallKind, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], policy: Any
     ) -> Call:
         attempt = self._attempt
-        scope = current_scope(f"turn.{kind}", attempt)
         data, digest = plan.encode_arguments(args, kwargs)
+        scope = current_scope(f"turn.{kind}", attempt, (plan.name, digest))
         return Call(
             key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),
             kind=kind,

@@ -1,14 +1,6 @@
-"""The process under test: one attempt at one turn, killed where it is told.
+"""An application on the OpenAI Agents SDK, with a session, that `crash_everywhere` kills as a process."""
 
-``python -m tests.adapters.killed FOLDER AT``: AT is `refund`, `model`, `add` or `nowhere`. Effects are lines of
-FOLDER/effects, appended in one write each, so that they are counted outside of this process. Prints the output.
-"""
-
-import asyncio
-import json
 import os
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,42 +9,30 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 
 from journal import Journal, Turn, never, safe
 from journal.adapters.openai_agents import DurableRunner
+from journal.testing import Effects
 
-FOLDER, AT = Path(sys.argv[1]), sys.argv[2]
-
-
-def effect(name: str) -> None:
-    fd = os.open(FOLDER / "effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(fd, f"{name}\n".encode())
-    os.close(fd)
-    if name == AT:
-        os.kill(os.getpid(), signal.SIGKILL)
+set_tracing_disabled(True)
+effects = Effects()
 
 
 @safe
 @function_tool
 async def lookup(order: str) -> str:
-    effect("lookup")
+    effects.add("lookup")
     return f"order {order}"
 
 
 @never
 @function_tool
 async def refund(order: str) -> str:
-    effect("refund")
+    effects.add("refund")
     return f"refunded {order}"
-
-
-class Session(SQLiteSession):
-    async def add_items(self, items: list[Any]) -> None:
-        await super().add_items(items)
-        effect("add")
 
 
 def answer(call: Any) -> Any:
     """The reply that follows from how much was answered already."""
     done = sum(item.get("type") == "function_call_output" for item in call.input)
-    effect(f"model {done}" if AT != "model" or done != 1 else "model")
+    effects.add(f"model {done}")
     order = {"order": "42"}
     return [
         [function_call("lookup", order, call_id="c1")],
@@ -61,25 +41,16 @@ def answer(call: Any) -> Any:
     ][done]
 
 
-journal = Journal(f"sqlite:{FOLDER / 'journal.db'}")
+journal = Journal()
 
 
 @journal.agent
-async def support(turn: Turn, prompt: str) -> str:
+async def support(turn: Turn, prompt: str) -> list[Any]:
+    """What the agent said, and what its session holds in the end: it is a store that the kills do not spare."""
     model = ScriptedModel([ModelStep.respond(answer)] * 3)
     agent = Agent(name="support", tools=[lookup, refund], model=model)
-    session = Session("s", FOLDER / "session.db")
+    session = SQLiteSession("s", Path(os.environ["SESSIONS"]) / f"{turn.run_id}.db")
     result = await DurableRunner.run(agent, prompt, session=session)
     items = [item.get("type") or item.get("role") for item in await session.get_items()]
     session.close()
-    return json.dumps([result.final_output, items])
-
-
-if __name__ == "__main__":
-    set_tracing_disabled(True)
-
-    async def main() -> None:
-        async with journal:
-            print(await support.run("Order 42 arrived broken", run_id="order-42"))
-
-    asyncio.run(main())
+    return [result.final_output, items]

@@ -633,7 +633,7 @@ def _refund_at_once(bench: Bench) -> FunctionTool:
 
 async def test_other_instructions_are_drift_and_no_divergence(bench: Bench) -> None:
     model = CountingModel([[asks("refund", order="42")], [assistant_message("done")]])
-    words = iter(["It is Monday.", "It is Monday.", "It is Tuesday.", "It is Tuesday."])
+    words = iter(["It is Monday.", *["It is Tuesday."] * 3])
     tool = safe(refunds(bench))
 
     async def work(turn: Turn, prompt: str) -> Any:
@@ -642,6 +642,28 @@ async def test_other_instructions_are_drift_and_no_divergence(bench: Bench) -> N
 
     await bench.lose(work)
     assert await bench.run(work) == "done"
+    journal, _ = bench.journal(work)
+    async with journal:
+        noted = [record.key for record in await journal.read("r") if record.type == "observed"]
+    assert [str(key).rpartition("@")[2] for key in noted] == ["drift"]
+
+
+async def test_an_agent_may_refuse_drift(bench: Bench) -> None:
+    model = CountingModel([[asks("refund", order="42")], [assistant_message("done")]])
+    words = iter(["It is Monday.", *["It is Tuesday."] * 3])
+    tool = safe(refunds(bench))
+
+    async def work(turn: Turn, prompt: str) -> Any:
+        agent = Agent(name="a", tools=[tool], model=model, instructions=lambda _, __: next(words))
+        return (await DurableRunner.run(agent, prompt)).final_output
+
+    await bench.lose(work)
+    journal, agent = bench.journal(work)
+    agent.drift = "refuse"
+    async with journal:
+        with pytest.raises(TurnBlocked, match="made with another configuration"):
+            await agent.run("go", run_id="r")
+    assert model.asked == 1
 
 
 async def test_another_prompt_diverges(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from journal.core.codec import open_record, seal, verify
 from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType
 from journal.core.records import (
     BODIES,
+    Accepted,
     BlobRef,
     Body,
     CallEvidence,
@@ -28,6 +29,8 @@ from journal.core.records import (
     CancelRequested,
     Difference,
     ErrorInfo,
+    Observed,
+    Origin,
     Record,
     RunClosed,
     RunCreated,
@@ -55,6 +58,16 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
         RunCreated(
             agent="support", nonce=DIGEST, namespace="eu", metadata={"team": "é"}, subject="u-1",
             versions={"durable-journal": "0.1.0"}, min_reader=2,
+        ),
+    ),
+    (
+        "run.created of a fork",
+        {
+            "agent": "support", "nonce": DIGEST,
+            "origin": {"run": "order-42", "seq": 70_000, "at": 7, "input_digest": DIGEST},
+        },
+        RunCreated(
+            agent="support", nonce=DIGEST, origin=Origin(run="order-42", seq=70_000, at=7, input_digest=DIGEST)
         ),
     ),
     (
@@ -89,6 +102,13 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
             policy="never", attempt=2, number=3,
         ),
     ),
+    (
+        "call.intent in a fork",
+        {
+            "kind": "step", "name": "f", "input_digest": DIGEST, "policy": "safe", "attempt": 1, "nonce": DIGEST,
+        },
+        CallIntent(kind="step", name="f", input_digest=DIGEST, policy="safe", attempt=1, nonce=DIGEST),
+    ),
     ("call.outcome ok", {"status": "ok", "value": b"null"}, CallOutcome(status="ok", value=b"null")),
     (
         "call.outcome error",
@@ -112,6 +132,7 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
         {"outcome": {"status": "ok", "value": b"1"}, "epoch": 4, "nonce": b"n"},
         CallEvidence(outcome=CallOutcome(status="ok", value=b"1"), epoch=4, nonce=b"n"),
     ),
+    ("observed", {"value": b"1764500000.25"}, Observed(value=b"1764500000.25")),
     (
         "turn.finished ok",
         {"status": "succeeded", "output": b'"done"'},
@@ -135,6 +156,24 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
     ),
     ("turn.retried least", {}, TurnRetried()),
     ("turn.retried full", {"superseded": [1, 127, 128, 65_536]}, TurnRetried(superseded=(1, 127, 128, 65_536))),
+    (
+        "turn.retried with what was said",
+        {
+            "superseded": [5], "from_seq": 300, "settled": {7: b"1", 9: None, 70_000: {"blob": "aa", "size": 9}},
+            "accepted": {
+                "recorded": "a#1", "key": "b#1", "kind": "tool", "name": "b", "input_digest": DIGEST,
+            },
+        },
+        TurnRetried(
+            superseded=(5,), from_seq=300, settled={7: b"1", 9: None, 70_000: BlobRef("aa", 9)},
+            accepted=Accepted(recorded="a#1", key="b#1", kind="tool", name="b", input_digest=DIGEST),
+        ),
+    ),
+    (
+        "turn.retried that lets a call go unasked",
+        {"accepted": {"recorded": "a#1"}},
+        TurnRetried(accepted=Accepted(recorded="a#1")),
+    ),
     ("cancel.requested least", {}, CancelRequested()),
     ("cancel.requested full", {"reason": "asked"}, CancelRequested(reason="asked")),
     ("run.closed", {}, RunClosed()),

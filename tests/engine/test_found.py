@@ -198,7 +198,7 @@ async def test_a_cancelled_never_call_is_cancelled_on_replay_too(url: str) -> No
 async def test_a_recorded_cancellation_that_nothing_repeats_is_a_divergence(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("journal.engine.calls.REPLAY_STALL_SECONDS", 0.02)
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.02)
     journal = Journal(url)
 
     async def slow() -> None:

@@ -99,6 +99,8 @@ def config_digest(
     chosen = {k: v for k, v in plain(settings).items() if v is not None and k not in _GENERATED}
     if isinstance(extra := chosen.get("extra_args"), dict):
         chosen["extra_args"] = {k: v for k, v in extra.items() if k not in _GENERATED}
+        if not chosen["extra_args"]:
+            del chosen["extra_args"]  # whether the SDK generates one depends on the provider's address
     config = {
         "model": model,
         "instructions": instructions,

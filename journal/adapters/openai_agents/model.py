@@ -18,6 +18,7 @@ from agents.models._response_terminal import (
     response_error_event_failure_error,
     response_terminal_failure_error,
 )
+from agents.models.default_models import get_default_model
 from agents.models.interface import ModelTracing
 from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
 from agents.usage import (
@@ -31,7 +32,7 @@ from openai.types.responses.response_prompt_param import ResponsePromptParam
 from journal.adapters.openai_agents import messages
 from journal.adapters.openai_agents.hosted import acting_tool
 from journal.adapters.openai_agents.messages import Streamed
-from journal.adapters.openai_agents.place import Place, current_place
+from journal.adapters.openai_agents.place import Place, current_place, place_here
 from journal.adapters.openai_agents.standin import is_standin
 from journal.adapters.openai_agents.tries import facts_of, only_our_tries, report, retry_of
 from journal.core.errors import OutcomeUnknown, ValueLost
@@ -203,6 +204,19 @@ class DurableModel(Model):
         )
 
 
+class AbsentModel(Model):
+    """A model that cannot be asked, for a replay offline: what it said is in the log."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    async def get_response(self, *_: Any, **__: Any) -> ModelResponse:
+        raise RuntimeError(f"model {self.model!r} is not asked in a replay offline")
+
+    def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[TResponseStreamEvent]:
+        raise RuntimeError(f"model {self.model!r} is not asked in a replay offline")
+
+
 class DurableProvider(ModelProvider):
     """`inner`, giving durable models."""
 
@@ -217,7 +231,14 @@ class DurableProvider(ModelProvider):
         return getattr(self._inner, name)
 
     def get_model(self, model_name: str | None) -> Model:
-        return durable_model(self._inner.get_model(model_name))
+        try:
+            return durable_model(self._inner.get_model(model_name))
+        except Exception:
+            if (place := place_here()) is None or not place.attempt.is_offline:
+                raise
+            return durable_model(
+                AbsentModel(model_name or get_default_model())
+            )  # no key, no client: none is needed
 
     async def aclose(self) -> None:
         await self._inner.aclose()

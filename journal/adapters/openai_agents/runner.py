@@ -48,7 +48,7 @@ class DurableRunner:
     ) -> RunResult:
         """As `Runner.run`. Raises `OutcomeUnknown` where a model call that must not be repeated is in doubt."""
         place = place_of(scope_here("DurableRunner.run"))
-        config = durable_config(run_config)
+        config = _config(place, run_config)
         try:
             with _serving(place, previous_response_id or conversation_id or auto_previous_response_id):
                 result = await Runner.run(
@@ -97,7 +97,7 @@ class DurableRunner:
         """
         here = scope_here("DurableRunner.run_streamed")
         place = place_of(Scope(here.attempt, here.next_key("stream"), None))
-        config = durable_config(run_config)
+        config = _config(place, run_config)
         with _serving(place, previous_response_id or conversation_id or auto_previous_response_id):
             result = Runner.run_streamed(
                 durable_agent(starting_agent),
@@ -116,6 +116,13 @@ class DurableRunner:
             provider = config.model_provider
             result._ensure_model_provider_cleanup_on_completion(provider.aclose)  # noqa: SLF001 - as Runner does
         return result
+
+
+def _config(place: Place, given: RunConfig | dict[str, Any] | None) -> RunConfig:
+    config = durable_config(given)
+    if place.attempt.is_offline:
+        config.tracing_disabled = True  # traces are sent to the provider
+    return config
 
 
 @contextmanager

@@ -1,0 +1,79 @@
+"""What replay costs: a recorded call on resume, the first live call behind a long history, observations, the fold."""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from benchmarks.engine import no_op
+from journal import Journal, Turn, TurnFailed
+from journal.core.records import BODIES, CallIntent, CallOutcome, Record
+from journal.replay.fold import fold
+
+OBSERVATIONS = 500
+
+
+class Measured(msgspec.Struct):
+    """What the second attempt found."""
+
+    started: float = 0.0
+    per_call: float = 0.0
+    """Seconds."""
+    first_live: float = 0.0
+    """`perf_counter` when the first call that is not recorded was asked for."""
+    observed: dict[str, float] = {}
+    """Seconds each."""
+
+
+class _Again(RuntimeError):
+    """Ends the first attempt, when all is recorded."""
+
+
+async def replayed(url: str, calls: int) -> tuple[Measured, list[Record]]:
+    """A turn of so many recorded steps, resumed; and its log."""
+    found = Measured()
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        begun = time.perf_counter()
+        for _number in range(calls):
+            await turn.step(no_op)
+        if turn.attempt == 1:
+            raise _Again
+        found.first_live = time.perf_counter()
+        found.per_call = (found.first_live - begun) / calls
+        asked: dict[str, Callable[[], object]] = {
+            "now": turn.now,
+            "uuid": turn.uuid,
+            "random": turn.random,
+        }
+        for name, ask in asked.items():
+            begun = time.perf_counter()
+            for _number in range(OBSERVATIONS):
+                ask()
+            found.observed[name] = (time.perf_counter() - begun) / OBSERVATIONS
+
+    async with journal:
+        try:
+            await work.run(None, run_id="r")
+        except TurnFailed:
+            pass
+        records = await journal.read("r")
+        handle = await journal.retry("r")
+        found.started = time.perf_counter()
+        await handle.settle(600, serve=True)
+    return found, records
+
+
+def fold_rates(records: list[Record]) -> tuple[float, float]:
+    """(records a second of the fold, of msgspec alone decoding the same bodies)."""
+    decoders = {name: msgspec.msgpack.Decoder(body).decode for name, body in BODIES.items()}
+    calls = [record for record in records if record.type in (CallIntent.TYPE, CallOutcome.TYPE)]
+    begun = time.perf_counter()
+    fold(records)
+    between = time.perf_counter()
+    for record in calls:
+        decoders[record.type](record.body)
+    ended = time.perf_counter()
+    return len(records) / (between - begun), len(calls) / (ended - between)

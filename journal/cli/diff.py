@@ -1,0 +1,58 @@
+"""`journal diff RUN_A RUN_B`."""
+
+import click
+
+from journal.cli import exits
+from journal.cli.output import emit, remark, say
+from journal.cli.reading import Found, records, with_found
+from journal.cli.settings import Settings, common_options, settings_of
+from journal.replay.diff import Difference, Parting, Recorded, diff
+from journal.replay.timeline import printable
+
+
+@click.command
+@click.argument("left", metavar="RUN_A")
+@click.argument("right", metavar="RUN_B")
+@click.option("--all", "shows_all", is_flag=True, help="Every difference, not only the first.")
+@common_options
+@settings_of
+def command(settings: Settings, left: str, right: str, shows_all: bool) -> int:
+    """Say at which call two runs part, and how: by name, input or outcome.
+
+    Each is a run of the store, or the file of an exported one. Exit code 0 if they did the same, 1 if they part.
+    """
+    found = diff(*(with_found(settings, name, _read) for name in (left, right)))
+    if settings.as_json:
+        emit(found)
+    else:
+        _tell(found, left, right, shows_all)
+    return exits.FAILED if found.partings else exits.OK
+
+
+async def _read(found: Found) -> Recorded:
+    run = Recorded()
+    async for record in records(found):
+        run.add(record)
+    return run
+
+
+def _tell(found: Difference, left: str, right: str, shows_all: bool) -> None:
+    calls = "1 call" if found.alike == 1 else f"{found.alike:,} calls"
+    if not found.partings:
+        say(f"alike: {calls}", "good")
+        return
+    say(f"{calls} alike, then they part", "quiet")
+    for parting in found.partings if shows_all else found.partings[:1]:
+        say(printable(f"{_place(parting)}: {parting.how}"), "bad")
+        for name, number, text in (
+            (left, parting.left_call, parting.left),
+            (right, parting.right_call, parting.right),
+        ):
+            call = f" call {number}" if number is not None else ""
+            say(printable(f"  {name}{call}: {'nothing' if text is None else text}"))
+    if not shows_all and (more := len(found.partings) - 1):
+        remark(f"and {more} more after that (--all)")
+
+
+def _place(parting: Parting) -> str:
+    return f"turn {parting.turn}{f', {parting.key}' if parting.key else ''}"

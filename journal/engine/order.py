@@ -1,0 +1,207 @@
+"""The order of replay: recorded outcomes reach the handler as they lie in the log, each once all else is at rest.
+
+Races, `as_completed` and timeouts take another branch if outcomes come all at once. So a recorded outcome is released
+when it is the next one in the log and the attempt is idle: nothing of it is ready to run in two passes of the loop on
+end. What a live call brings waits until all that is recorded is released, for it comes later in the log too.
+Next: `calls.py` asks here before it hands an outcome out; `outside.py` does for what is observed.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from journal.core.errors import Diverged
+from journal.engine.scope import current_attempt_of
+from journal.replay.history import Event
+from journal.replay.matcher import recorded_call
+
+if TYPE_CHECKING:
+    from journal.engine.attempt import Attempt
+
+REPLAY_STALL_SECONDS = 10.0
+"""How long a replay waits for the code to do what it did, beyond the time it took then; after that the two diverge."""
+_BLIND_PASSES = 16
+"""Passes after which an attempt counts as idle in an event loop that does not show what is ready (uvloop)."""
+_IDLE_PASSES = 2
+
+
+class Order:
+    """What is still to be released in one attempt. Belongs to its event loop."""
+
+    def __init__(self, attempt: "Attempt") -> None:
+        self._attempt = attempt
+        self._loop = asyncio.get_running_loop()
+        self._due = deque(attempt.history.events())
+        self._keys = {event.key for event in self._due}
+        """Of what is due; what was dropped is skipped when its turn comes."""
+        self._asked: dict[str, asyncio.Future[None]] = {}
+        self._live: list[asyncio.Future[None]] = []
+        self._ready: deque[Any] | None = getattr(self._loop, "_ready", None)
+        self._passes = 0
+        self._is_ticking = False
+        self._stall: asyncio.TimerHandle | None = None
+        self._released_at = self._due[0].time if self._due else 0.0
+        """When what was released last was recorded."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that is recorded was released."""
+        return not self._due
+
+    @property
+    def missing(self) -> str | None:
+        """The key of what must be released next, where somebody waits behind it and the code has not asked for it."""
+        if not self._due or not self._is_awaited() or self._due[0].key in self._asked:
+            return None
+        return self._due[0].key
+
+    def release(self, key: str) -> bool:
+        """Whether the event under that key may come at once: it was released or dropped before, or is next, at rest."""
+        if key not in self._keys:
+            return True
+        event = self._due[0]
+        if event.key != key or self._asked or event.is_cancelled or (self._ready and self._has_ready()):
+            return False
+        self._advance()
+        if self._live:
+            self._stir()
+        return True
+
+    async def released(self, key: str) -> None:
+        """Return when it is the turn of the event under that key. Raises `Diverged` if what comes before does not."""
+        if self.release(key):
+            return
+        future = self._asked[key] = self._loop.create_future()
+        self._stir()
+        try:
+            await future
+        except asyncio.CancelledError:
+            self.drop(key)  # whoever was to get it does not want it any more
+            raise
+        finally:
+            self._asked.pop(key, None)
+
+    async def cancelled(self, key: str, seconds: float) -> None:
+        """Wait for the code to cancel the call as it did before, which took so long then. Raises `Diverged`."""
+        self._asked[key] = future = self._loop.create_future()
+        timer = self._loop.call_later(seconds + REPLAY_STALL_SECONDS, self._not_cancelled, key)
+        self._stir()
+        try:
+            await future
+        finally:
+            timer.cancel()
+            self._asked.pop(key, None)
+            self.drop(key)
+
+    async def drained(self) -> None:
+        """Return once all that is recorded was released. Raises `Diverged` if that does not come."""
+        if not self._due:
+            return
+        future = self._loop.create_future()
+        self._live.append(future)
+        self._stir()
+        try:
+            await future
+        finally:
+            if future in self._live:
+                self._live.remove(future)
+
+    def drop(self, key: str) -> None:
+        """Nobody waits for that event any more: the next one may come."""
+        self._keys.discard(key)
+        self._skip()
+        self._stir()
+
+    # When it is idle ---------------------------------------------------------------------------------
+
+    def _stir(self) -> None:
+        """Look whether the next event may be released, as long as somebody waits."""
+        self._passes = 0
+        if not self._is_ticking and self._is_awaited():
+            self._is_ticking = True
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._is_ticking = False
+        if not self._is_awaited():
+            return
+        self._passes = 0 if self._ready is not None and self._has_ready() else self._passes + 1
+        if self._passes >= (_BLIND_PASSES if self._ready is None else _IDLE_PASSES):
+            self._rest()
+        else:
+            self._is_ticking = True
+            self._loop.call_soon(self._tick)
+
+    def _is_awaited(self) -> bool:
+        return bool((self._asked and self._due) or self._live)
+
+    def _has_ready(self) -> bool:
+        """Whether anything of this attempt is about to run, as far as the loop shows."""
+        if not self._ready:
+            return False
+        attempt = self._attempt
+        ready = tuple(self._ready)  # at once: other threads may add to it
+        return any(current_attempt_of(handle._context) is attempt for handle in ready)  # noqa: SLF001 - nothing public shows it
+
+    def _rest(self) -> None:
+        """The attempt is idle: it waits for the next event, or for something else than us."""
+        if not self._due:
+            for live in self._live:
+                if not live.done():
+                    live.set_result(None)
+            return
+        event = self._due[0]
+        future = self._asked.get(event.key)
+        if event.is_cancelled:
+            if future is None:
+                # It lost a race, whose winner was there before it was asked for.
+                self.drop(event.key)
+                return
+        elif future is not None:
+            self._advance()
+            if not future.done():
+                future.set_result(None)
+            self._stir()
+            return
+        if self._stall is None:
+            gap = max(0.0, event.time - self._released_at)
+            self._stall = self._loop.call_later(gap + REPLAY_STALL_SECONDS, self._stalled, event)
+
+    def _advance(self) -> None:
+        event = self._due.popleft()
+        self._keys.discard(event.key)
+        self._released_at = event.time
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        self._skip()
+
+    def _skip(self) -> None:
+        """Forget what was dropped."""
+        while self._due and self._due[0].key not in self._keys:
+            self._due.popleft()
+
+    # When it does not come ---------------------------------------------------------------------------
+
+    def _stalled(self, event: Event) -> None:
+        self._stall = None
+        if not self._due or self._due[0] is not event:
+            self._stir()
+            return
+        waiting = [*self._asked.values(), *self._live]
+        if event.key not in self._asked:
+            self._refuse(event.key, waiting)
+        elif not event.is_cancelled:
+            self._stir()
+
+    def _not_cancelled(self, key: str) -> None:
+        if key in self._asked:
+            self._refuse(key, [self._asked[key]], ending="cancelled")
+
+    def _refuse(self, key: str, waiting: "list[asyncio.Future[None]]", **more: str) -> None:
+        call = self._attempt.history.calls.get(key)
+        recorded = {**(recorded_call(call) if call is not None else {"key": key}), **more}
+        asked = {"key": key} if more else None
+        for future in waiting:
+            if not future.done():
+                future.set_exception(Diverged(call=key, recorded=recorded, asked=asked))

@@ -1,0 +1,50 @@
+"""A run as it was recorded, whole and in memory: what a replay offline goes by. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from journal.core.codec import open_record
+from journal.core.errors import CorruptRecord
+from journal.core.records import BlobRef, Record
+from journal.replay.fold import fold
+from journal.replay.history import TurnHistory
+from journal.replay.state import RunState
+
+
+class RecordedRun(msgspec.Struct, frozen=True):
+    """The records of a run in order, and the bytes of the values that do not lie in them, by their id."""
+
+    records: list[Record]
+    blobs: dict[str, bytes] = {}
+
+    def state(self) -> RunState:
+        """Its folded state. Raises a `LogError` for what cannot be read."""
+        return fold(self.records)
+
+    def history(self, turn: str) -> TurnHistory:
+        """What the log says of one of its turns."""
+        history = TurnHistory(turn)
+        for record in self.records:
+            history.add(record)
+        return history
+
+    async def get_blob(self, run: str, blob: str) -> bytes:
+        """A value's bytes; the same verb as a world's."""
+        if blob not in self.blobs:
+            raise CorruptRecord(run_id=run, seq=0, reason=f"blob {blob} is missing")
+        return self.blobs[blob]
+
+
+def blobs_of(record: Record) -> Iterator[str]:
+    """The ids of the blobs that `record` refers to."""
+    yield from _refs(open_record(record))
+
+
+def _refs(part: Any) -> Iterator[str]:
+    if isinstance(part, BlobRef):
+        yield part.blob
+    elif isinstance(part, msgspec.Struct):
+        for name in part.__struct_fields__:
+            yield from _refs(getattr(part, name))

@@ -1,0 +1,106 @@
+"""Where two runs part, on logs made by hand."""
+
+from msgspec.structs import replace
+
+from journal.core import values
+from journal.core.codec import open_record, seal
+from journal.core.records import CallOutcome
+from journal.replay.diff import Difference, diff, recorded
+from tests.replay.hand import Hand, refund
+
+
+def compare(left: Hand, right: Hand) -> Difference:
+    return diff(recorded(left.records), recorded(right.records))
+
+
+def worked(*keys: str, run: str = "r", value: bytes | None = None) -> Hand:
+    """A run that made these calls, the last of which gave `value`."""
+    hand = Hand(run)
+    hand.start(1)
+    for key in keys:
+        hand.intend(key)
+        if value is not None and key == keys[-1]:
+            hand.add(CallOutcome(status="ok", value=value), key=key)
+        else:
+            hand.settle(key)
+    hand.finish()
+    return hand
+
+
+def test_runs_that_did_the_same_are_alike_in_however_many_attempts() -> None:
+    once, twice = Hand("a"), Hand("b")
+    once.start(1)
+    once.intend("a#1")
+    once.settle("a#1")
+    twice.start(1)
+    twice.intend("a#1")
+    twice.start(2, taken_over=True)
+    twice.intend("a#1", attempt=2, number=2)
+    twice.settle("a#1")
+    for hand in (once, twice):
+        hand.finish()
+    assert compare(once, twice) == Difference(1, [])
+    assert compare(refund(), refund()) == Difference(4, [])
+
+
+def test_they_part_at_an_outcome() -> None:
+    found = compare(worked("a#1", "b#1"), worked("a#1", "b#1", value=b"7"))
+    (parting,) = found.partings
+    assert (found.alike, parting.how, parting.key) == (1, "outcome", "b#1")
+    assert (parting.left_call, parting.right_call) == (2, 2)
+    assert (parting.left, parting.right) == ('ok {"done":"b#1"}', "ok 7")
+
+
+def test_they_part_at_an_input() -> None:
+    left, right = Hand(), Hand()
+    for hand, said in ((left, "one"), (right, "x" * 1000)):
+        hand.start(1)
+        hand.intend("a#1")
+        data = values.encode(said)
+        intent = hand.records[-1]
+        sealed = seal(hand.run, replace(open_record(intent), input=data, input_digest=values.digest(data)))
+        hand.records[-1] = replace(intent, body=sealed.body)
+    (parting,) = compare(left, right).partings
+    assert (parting.how, parting.left) == ("input", '"one"')
+    assert parting.right is not None
+    assert parting.right.startswith('"xxx')
+    assert values.digest(values.encode("x" * 1000)).hex() in parting.right
+
+
+def test_they_part_where_another_call_is_made() -> None:
+    found = compare(worked("a#1", "b#1", "c#1"), worked("a#1", "x#1", "c#1"))
+    (parting,) = found.partings
+    assert (found.alike, parting.how) == (1, "call")
+    assert (parting.left, parting.right) == ("tool b#1 (b)", "tool x#1 (x)")
+
+
+def test_one_goes_on_where_the_other_ends() -> None:
+    short = worked("a#1")
+    longer = worked("a#1", "b#1")
+    (parting,) = compare(short, longer).partings
+    assert (parting.how, parting.left_call, parting.right_call, parting.left) == ("call", None, 2, None)
+    (other,) = compare(longer, short).partings
+    assert (other.left_call, other.right_call, other.right) == (2, None, None)
+
+
+def test_turns_and_their_ends() -> None:
+    left, right = worked("a#1"), worked("a#1")
+    del right.records[-1]
+    right.submit("second")
+    ends, second = compare(left, right).partings
+    assert (ends.how, ends.left, ends.right) == ("end of the turn", 'succeeded "bye"', None)
+    assert (second.turn, second.how, second.left, second.right) == ("second", "turn", None, "submitted")
+
+
+def test_what_a_retry_set_aside_does_not_count() -> None:
+    left, right = worked("a#1"), Hand()
+    right.start(1)
+    first = right.intend("a#1")
+    right.settle("a#1", "error")
+    right.finish(failed_by="a#1")
+    right.retry(first, first + 1)
+    right.start(2)
+    right.intend("a#1", attempt=2)
+    right.settle("a#1")
+    right.finish()
+    assert compare(left, right) == Difference(1, [])
