@@ -25,7 +25,7 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
-from journal.replay.inputs import Inputs, blobs_of, whole
+from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import intervene
 
 _TASK = re.compile(r"t[0-9]+")
@@ -220,12 +220,20 @@ class TurnHistory:
                     )
         return self._tasks.get(scope, {})
 
+    def difference_of(self, key: str) -> Input | None:
+        """What the recorded input of the call is put together from; None where it stands in its record.
+
+        By its intent, not by its key: a retry may have let the call stand for one of another key.
+        """
+        seqs = self.calls[key].intent_seqs
+        return self.inputs.at(seqs[-1]) if seqs else None
+
     def input_of(self, key: str) -> Value | None:
         """The recorded input of the call, whole; None where none was kept, or part of it lies in a blob."""
         intent = self.calls[key].intent
         if intent is None or intent.difference is None:
             return None if intent is None else intent.input
-        found = self.inputs.of(self.turn, key)
+        found = self.difference_of(key)
         return None if found is None or any(True for _ in blobs_of(found)) else whole(found)
 
     # Claiming: which recorded intents the running code has asked for --------------------------------
