@@ -12,6 +12,7 @@ from statistics import median
 import msgspec
 
 from benchmarks import door, footprint, replaying
+from benchmarks.conversation import log_ratio
 from benchmarks.engine import engine
 from benchmarks.latency import follow_ms, wake_ms
 from benchmarks.peers.peer import Peer
@@ -202,6 +203,12 @@ def memory(setting: Setting, _: Store) -> Iterator[Result]:
     yield Result("memory", "sqlite", growth / footprint.MIB, "MiB", versus, total / (total - growth))
 
 
+def conversation(_: Setting, store: Store) -> Iterator[Result]:
+    """The log of 500 model calls whose conversation grows, against the conversation as it ended."""
+    size, ratio = asyncio.run(log_ratio(store.fresh_url()))
+    yield Result("conversation", store.world, size / 1024, "KiB", "its transcript", ratio)
+
+
 def replay(setting: Setting, store: Store) -> Iterator[Result]:
     """A recorded call served again, what is observed, the fold, and the resume of a turn of 100,000 records."""
     per_call: list[float] = []
@@ -245,9 +252,10 @@ CASES: dict[str, Case] = {
     "replay": replay,
     "paced": paced,
     "memory": memory,
+    "conversation": conversation,
     "import": import_time,
 }
-ON_SQLITE = frozenset({"replay", "paced", "memory", "import"})
+ON_SQLITE = frozenset({"replay", "paced", "memory", "conversation", "import"})
 """Those that are measured once, with the embedded default."""
 BY_DEFAULT = tuple(name for name in CASES if not name.startswith("peers_") and name != "snapshot")
 """The peers need the extra `bench`, and they and the snapshot take their time: `python -m benchmarks all`."""

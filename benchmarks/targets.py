@@ -67,5 +67,6 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("fold", "sqlite", ""): Target("ratio", at_least=0.25),
     ("resume", "sqlite", ""): Target("value", at_most=1.5),  # s, of 100,000 records
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
+    ("conversation", "sqlite", ""): Target("ratio", at_most=1.5),
     ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from journal.engine.turn import Turn
     from journal.engine.worker import Worker
     from journal.tools.io import io
+    from journal.tools.model_retry import ModelRetry
     from journal.tools.policy import never, safe
     from journal.tools.probe import CannotTell, NotRun, Ran
     from journal.tools.result import ToolResult
@@ -50,6 +51,7 @@ __all__ = [
     "Handle",
     "Journal",
     "JournalError",
+    "ModelRetry",
     "NotInTurn",
     "NotRun",
     "OutcomeUnknown",
@@ -107,6 +109,7 @@ _HOMES = {
     "journal.engine.turn": ("Turn",),
     "journal.engine.worker": ("Worker",),
     "journal.tools.io": ("io",),
+    "journal.tools.model_retry": ("ModelRetry",),
     "journal.tools.policy": ("never", "safe"),
     "journal.tools.probe": ("CannotTell", "NotRun", "Ran"),
     "journal.tools.result": ("ToolResult",),

@@ -22,6 +22,7 @@ from journal.core.records import (
 )
 from journal.replay.fold import RunFold
 from journal.replay.history import CallHistory, TurnHistory
+from journal.replay.inputs import blobs_of, whole
 
 How = Literal["turn", "input of the turn", "call", "name", "input", "outcome", "end of the turn"]
 """`turn`, `call`: only one of them has it. `name`: another name or kind."""
@@ -128,7 +129,11 @@ def _turn(turn: str, left: Recorded, right: Recorded) -> Iterator[Parting | None
     for key, call in calls.items():
         other = theirs.get(key)
         instead = only_there.pop(0) if other is None and only_there else None
-        found = _Found("call", _name(call), _name(instead)) if other is None else _difference(call, other)
+        found = (
+            _Found("call", _name(call), _name(instead))
+            if other is None
+            else _difference((here, call), (there, other))
+        )
         if found is None:
             yield None
             continue
@@ -154,20 +159,31 @@ def _made(history: TurnHistory) -> dict[str, CallHistory]:
     return {key: call for key, call in history.calls.items() if call.intent or call.outcome}
 
 
-def _difference(left: CallHistory, right: CallHistory) -> _Found | None:
+def _difference(
+    one: tuple[TurnHistory, CallHistory], another: tuple[TurnHistory, CallHistory]
+) -> _Found | None:
+    left, right = one[1], another[1]
     mine, other = left.intent, right.intent
     if mine is not None and other is not None:
         if (mine.name, mine.kind) != (other.name, other.kind):
             return _Found("name", _name(left), _name(right))
         if mine.input_digest != other.input_digest:
-            return _Found(
-                "input",
-                _shown(mine.input, mine.input_digest),
-                _shown(other.input, other.input_digest),
-            )
+            return _Found("input", _input(*one), _input(*another))
     if _result(left.outcome) != _result(right.outcome):
         return _Found("outcome", _outcome(left.outcome), _outcome(right.outcome))
     return None
+
+
+def _input(history: TurnHistory, call: CallHistory) -> str:
+    """What the call was given, whole."""
+    assert call.intent is not None
+    digest = call.intent.input_digest
+    found = history.difference_of(call.key)
+    if found is None:
+        return _shown(call.intent.input, digest)
+    if any(True for _ in blobs_of(found)):
+        return f"{found.size:,} bytes, digest {digest.hex()}"
+    return _shown(whole(found), digest)
 
 
 def _result(outcome: CallOutcome | None) -> object:

@@ -4,7 +4,9 @@ Pure: the same records give the same state, however they are paged. `state.py` h
 matcher's fold of one turn, which keeps to what decides and forgets who did it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from journal.core.codec import open_record
 from journal.core.records import (
@@ -23,11 +25,13 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
+from journal.replay.inputs import NO_BLOBS, Inputs, Whole, blobs_of
 from journal.replay.state import (
     AttemptEnding,
     AttemptState,
     BlockedState,
     CallState,
+    Kept,
     OutcomeState,
     RetryState,
     RunState,
@@ -50,6 +54,7 @@ def fold(records: Iterable[Record], upto: int | None = None) -> RunState:
         if upto is not None and record.seq > upto:
             break
         run.add(record)
+    run.fill()
     return run.state
 
 
@@ -61,6 +66,8 @@ class RunFold:
         self._turns: dict[str, TurnState] = {}
         self._open: dict[tuple[str, str], CallState] = {}
         """The call that a key of a turn stands for now: one that was set aside makes room for another."""
+        self.inputs = Inputs()
+        """What model calls were asked, as far as their records do not say it by themselves."""
         self._lived: set[int] = set()
         """Epochs of holders that left a late result: they lost the claim and lived on."""
 
@@ -74,6 +81,7 @@ class RunFold:
     def add(self, record: Record) -> None:
         """Take in the next record of the run."""
         body = open_record(record)  # first: a record that cannot be read must leave the state as it was
+        self.inputs.add(record, body)
         state = self._state = self._state or RunState(record.run)
         state.head, state.time = record.seq, record.time
         match body:
@@ -95,6 +103,19 @@ class RunFold:
                 self._add_to_turn(found, record, body)
             case _:
                 pass  # of a turn that was never submitted: no turn to show it in
+
+    def fill(self, blobs: Mapping[str, bytes] = NO_BLOBS) -> None:
+        """Put inputs together that the log holds as differences, where all they need is inline or in `blobs`.
+
+        As large as all conversations of the run, each as often as it was sent: for those who want to look at them.
+        """
+        putting = Whole(blobs)
+        for call in self.state.calls:
+            if call.input is None or call.input.seq is None or call.input.json is not None:
+                continue
+            found = self.inputs.at(call.input.seq)
+            if found is not None and all(ref.blob in blobs for ref in blobs_of(found)):
+                call.input = Kept(call.input.size, msgspec.Raw(putting.of(found)))
 
     def _add_to_turn(self, turn: TurnState, record: Record, body: Body) -> None:
         match body:
@@ -168,7 +189,10 @@ class RunFold:
     def _intend(self, turn: TurnState, record: Record, body: CallIntent) -> None:
         call = self._call(turn, record)
         call.kind, call.name, call.policy = body.kind, body.name, body.policy
-        call.input = maybe_kept(body.input)
+        if body.difference is not None:
+            call.input = Kept(body.difference.size, seq=record.seq)
+        else:
+            call.input = maybe_kept(body.input)
         call.tries.append(TryState(record.seq, record.time, body.attempt, body.number))
 
     def _settle(self, turn: TurnState, record: Record, body: CallOutcome) -> None:
@@ -187,6 +211,9 @@ class RunFold:
             body.tries,
             body.evidence,
             body.probed,
+            body.finish,
+            body.raw_finish,
+            body.rate_limits,
         )
         if call.tries and call.tries[-1].attempt == attempt:
             call.tries[-1].ending = "answered"

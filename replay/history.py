@@ -23,7 +23,9 @@ from journal.core.records import (
     TurnRetried,
     TurnStarted,
     TurnSubmitted,
+    Value,
 )
+from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import intervene
 
 _TASK = re.compile(r"t[0-9]+")
@@ -106,6 +108,7 @@ class TurnHistory:
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
         self.cancel_requested: CancelRequested | None = None
+        self.inputs = Inputs()
         self.last_seq = 0
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
@@ -132,11 +135,13 @@ class TurnHistory:
                     self.nonces[call.key] = body.nonce
                 call.intent_seqs.append(record.seq)
                 call.intent_time = record.time
+                self.inputs.add(record, body)
             case CallOutcome() as body:
                 call = self._call(record)
                 call.outcome = body
                 call.outcome_seq = record.seq
                 call.outcome_time = record.time
+                self.inputs.add(record, body)
             case CallEvidence() as body if is_of_run(body, self.created):
                 call = self._call(record)
                 if call.evidence is None:
@@ -214,6 +219,22 @@ class TurnHistory:
                         name, (call.intent.name, call.intent.input_digest)
                     )
         return self._tasks.get(scope, {})
+
+    def difference_of(self, key: str) -> Input | None:
+        """What the recorded input of the call is put together from; None where it stands in its record.
+
+        By its intent, not by its key: a retry may have let the call stand for one of another key.
+        """
+        seqs = self.calls[key].intent_seqs
+        return self.inputs.at(seqs[-1]) if seqs else None
+
+    def input_of(self, key: str) -> Value | None:
+        """The recorded input of the call, whole; None where none was kept, or part of it lies in a blob."""
+        intent = self.calls[key].intent
+        if intent is None or intent.difference is None:
+            return None if intent is None else intent.input
+        found = self.difference_of(key)
+        return None if found is None or any(True for _ in blobs_of(found)) else whole(found)
 
     # Claiming: which recorded intents the running code has asked for --------------------------------
 

@@ -92,16 +92,16 @@ def decide(asked: Asked, history: TurnHistory) -> Decision:
     if call.outcome is not None:
         return Serve(call.outcome)
     assert intent is not None
-    return _in_doubt(asked, call, intent)
+    return _in_doubt(asked, call, intent, history)
 
 
-def _in_doubt(asked: Asked, call: CallHistory, intent: CallIntent) -> Decision:
+def _in_doubt(asked: Asked, call: CallHistory, intent: CallIntent, history: TurnHistory) -> Decision:
     if intent.policy == "safe" and asked.policy == "safe":
-        return Run(intent.number + 1, intent.input)
+        return Run(intent.number + 1, history.input_of(asked.key))
     if call.evidence is not None:
         return Settle(msgspec.structs.replace(call.evidence.outcome, evidence=call.evidence_seq))
     if intent.policy == "never" and asked.policy == "never" and asked.has_probe:
-        return Probe(intent.number + 1, intent.input)
+        return Probe(intent.number + 1, history.input_of(asked.key))
     return Settle(CallOutcome(status="unknown"))
 
 
@@ -115,7 +115,7 @@ def recorded_call(call: CallHistory) -> dict[str, Any]:
         "kind": intent.kind,
         "name": intent.name,
         "input_digest": intent.input_digest.hex(),
-        **_shown(intent.input),
+        **_shown(None if intent.difference else intent.input),
     }
 
 

@@ -8,7 +8,7 @@ import msgspec
 from journal.core.codec import open_record
 from journal.core.errors import CorruptRecord
 from journal.core.records import BlobRef, Record
-from journal.replay.fold import fold
+from journal.replay.fold import RunFold
 from journal.replay.history import TurnHistory
 from journal.replay.state import RunState
 
@@ -20,8 +20,12 @@ class RecordedRun(msgspec.Struct, frozen=True):
     blobs: dict[str, bytes] = {}
 
     def state(self) -> RunState:
-        """Its folded state. Raises a `LogError` for what cannot be read."""
-        return fold(self.records)
+        """Its folded state, inputs whole. Raises a `LogError` for what cannot be read."""
+        run = RunFold()
+        for record in self.records:
+            run.add(record)
+        run.fill(self.blobs)
+        return run.state
 
     def history(self, turn: str) -> TurnHistory:
         """What the log says of one of its turns."""
@@ -48,3 +52,6 @@ def _refs(part: Any) -> Iterator[str]:
     elif isinstance(part, msgspec.Struct):
         for name in part.__struct_fields__:
             yield from _refs(getattr(part, name))
+    elif isinstance(part, dict):
+        for item in part.values():
+            yield from _refs(item)

@@ -9,7 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from journal.core.records import BlobRef, CallKind, ErrorInfo, Origin, OutcomeStatus, Policy, Value
+from journal.core.records import (
+    BlobRef,
+    CallKind,
+    ErrorInfo,
+    FinishReason,
+    Origin,
+    OutcomeStatus,
+    Policy,
+    Value,
+)
 
 AttemptEnding = Literal[
     "open", "finished", "failed", "interrupted", "lost", "released", "blocked", "cancelled", "closed"
@@ -27,6 +36,8 @@ class Kept(msgspec.Struct, omit_defaults=True):
     """Bytes of canonical JSON."""
     json: msgspec.Raw | None = None
     blob: str | None = None
+    seq: int | None = None
+    """Of the intent that holds what is new of it, until somebody has put it together (`RunFold.fill`)."""
 
 
 class ErrorState(msgspec.Struct, frozen=True):
@@ -64,6 +75,9 @@ class OutcomeState(msgspec.Struct, frozen=True):
     """Step retries within the attempt."""
     evidence: int | None = None
     is_probed: bool = False
+    finish: FinishReason | None = None
+    raw_finish: str | None = None
+    rate_limits: dict[str, float] = {}
     by_hand: int | None = None
     """Seq of the `turn.retried` in which somebody told it."""
 

@@ -181,6 +181,10 @@ def _fate(
     words: str = outcome.status
     if outcome.error is not None:
         words += f" {outcome.error.type}{f' ({outcome.error.code})' if outcome.error.code else ''}"
+    if outcome.finish is not None and outcome.finish not in ("error", "cancelled"):
+        words += f", {outcome.finish}"
+    if outcome.usage:
+        words += _tokens(outcome.usage)
     if outcome.tries > 1:
         words += f", {outcome.tries} tries"
     size = outcome.value.size if outcome.value else None
@@ -198,6 +202,11 @@ def _fate(
         return "carried", f"settled: {words}, {how}{aside}", None, size
     good: Mark = "good" if outcome.status == "ok" else "bad"
     return "carried" if earlier else good, f"{again}{words}{aside}", call.duration_seconds, size
+
+
+def _tokens(usage: dict[str, int]) -> str:
+    counts = [f"{usage[f'{way}_tokens']:,} {way}" for way in ("input", "output") if f"{way}_tokens" in usage]
+    return f", {' + '.join(counts)} tokens" if counts else ""
 
 
 def _ending(turn: TurnState, show: Show | None) -> Iterable[Row]:

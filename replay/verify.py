@@ -1,8 +1,9 @@
 """Whether a run's log is what it must be. Pure: feed it the records in order, then the blobs, then ask for the end.
 
 What it finds it collects, and goes on: a damaged record must not hide the next one. It promises that each seq stands
-once, that no record, blob or submitted input was changed, that batches are together and holders follow each other,
-that no call has two outcomes, and that what the store says of the turns is what the log says.
+once, that no record, blob or submitted input was changed, that inputs which build on others come out whole, that
+batches are together and holders follow each other, that no call has two outcomes, and that what the store says of the
+turns is what the log says.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from journal.core.ports import RunImage, TurnInfo
 from journal.core.records import (
     BlobRef,
     Body,
+    CallIntent,
     CallOutcome,
     Record,
     RunCreated,
@@ -24,6 +26,7 @@ from journal.core.records import (
     TurnSubmitted,
 )
 from journal.replay.digest import RunDigest
+from journal.replay.inputs import Input, Inputs, Whole
 
 MOST = 1000
 """How many problems are kept."""
@@ -56,6 +59,10 @@ class Verifier:
         self._outcomes: dict[tuple[str | None, str | None], int] = {}
         self._refs: dict[str, tuple[int, int]] = {}
         """Blobs that records refer to: the first such record, and the size it names."""
+        self._inputs = Inputs()
+        self._differences: list[Input] = []
+        self._parts: dict[str, bytes] = {}
+        """Blobs that those are put together from."""
 
     @property
     def digest(self) -> str:
@@ -104,6 +111,8 @@ class Verifier:
             self._tell(seq, f"blob {blob} is not what its name says")
         elif len(data) != size:
             self._tell(seq, f"blob {blob} has {len(data):,} bytes, and {size:,} are named")
+        if blob in self._parts:
+            self._parts[blob] = data
 
     def damaged_blob(self, blob: str, reason: str) -> None:
         """That blob is there, and cannot be read."""
@@ -122,6 +131,8 @@ class Verifier:
         for key in image.keys:
             if not 0 < key.first <= key.last + 1 <= image.head + 1:
                 self._tell(None, f"key {key.key!r} is of records {key.first} to {key.last}, which are none")
+        if not self.problems:
+            self._check_inputs()
         self.problems.sort(key=lambda problem: problem.seq or image.head + 1)
 
     # One record
@@ -165,6 +176,7 @@ class Verifier:
             )
         for ref in _refs(body):
             self._refs.setdefault(ref.blob, (record.seq, ref.size))
+        self._note_input(record, body)
         turn = self._turns.get(record.turn or "")
         match body:
             case TurnSubmitted():
@@ -196,6 +208,32 @@ class Verifier:
         found = given.blob if isinstance(given, BlobRef) else values.digest(given).hex()
         if found != body.input_digest.hex():
             self._tell(record.seq, "its input is not the one that was submitted: the digest differs")
+
+    def _note_input(self, record: Record, body: Body) -> None:
+        self._inputs.add(record, body)
+        if not isinstance(body, CallIntent) or body.difference is None:
+            return
+        if (found := self._inputs.at(record.seq)) is None:
+            self._tell(record.seq, f"a {body.kind} call has its input whole, and this one builds on another")
+            return
+        self._differences.append(found)
+        base = () if found.base is None else (found.base.intent.input,)
+        for value in (body.input, *found.outcomes, *base):
+            if isinstance(value, BlobRef):
+                self._parts.setdefault(value.blob, b"")
+
+    def _check_inputs(self) -> None:
+        """Each is put together; those that build on one that cannot be are not told of besides."""
+        putting, broken = Whole(self._parts), set()
+        for found in self._differences:
+            if found.base is not None and found.base.record.seq in broken:
+                broken.add(found.record.seq)
+                continue
+            try:
+                putting.of(found)
+            except CorruptRecord as damage:
+                broken.add(found.record.seq)
+                self._tell(found.record.seq, damage.reason)
 
     def _tell(self, seq: int | None, what: str) -> None:
         if len(self.problems) < MOST:

@@ -4,12 +4,16 @@ Bound to the context, never a parameter, since harnesses derive a tool's schema 
 ``from journal import io`` and use it inside a tool, a step or a model call, in worker threads too.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 from journal.core.errors import NotInTurn
+from journal.core.records import FinishReason
+from journal.tools.facts import Facts, facts_of
+from journal.tools.provider import lower, rate_limits
 
 
 class CallContext(Protocol):
@@ -42,6 +46,10 @@ class CallContext(Protocol):
 
     def emit(self, data: Any) -> None:
         """Show `data` (a JSON value) to whoever watches the run, now. It is not recorded."""
+        ...
+
+    def report(self, facts: Facts) -> None:
+        """Keep `facts` with the outcome of the call."""
         ...
 
 
@@ -92,6 +100,26 @@ class _Io:
     def emit(self, data: Any) -> None:
         """Show `data` (a JSON value) to whoever watches the run, now. It is not recorded, and may be lost."""
         _running("io.emit()").emit(data)
+
+    def report(
+        self,
+        reply: object = None,
+        *,
+        finish: FinishReason | None = None,
+        raw_finish: str | None = None,
+        usage: Mapping[str, int] | None = None,
+        headers: object = None,
+    ) -> None:
+        """Keep with the call's outcome what the provider said beside the reply: for model calls written by hand.
+
+        `reply` is the client's object, or its JSON: OpenAI's (chat completions and responses), Anthropic's, and those
+        that look like them are read. `headers` of the response tell the rate limits. What is given by name goes first;
+        what nobody says stays absent.
+        """
+        read = facts_of(reply)
+        limits = rate_limits(lower(headers), time.time())
+        said = Facts(finish=finish, raw_finish=raw_finish, usage=dict(usage or {}), rate_limits=limits)
+        _running("io.report()").report(read.updated(said))
 
 
 def _running(what: str) -> CallContext:

@@ -48,6 +48,19 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         if self.should_retry is not None and not callable(self.should_retry):
             raise InvalidOptions("Retry(should_retry=): a function of the error is needed")
 
+    def is_worth(self, error: Exception) -> bool:
+        """Whether `error` is worth another try where `should_retry` does not say; here any is."""
+        return isinstance(error, Exception)
+
+    def pause(
+        self, error: Exception, number: int, *, elapsed: float, now: float, random: float
+    ) -> float | None:
+        """Seconds to wait after try `number` failed with `error`; None: it is not to be waited for.
+
+        `elapsed`: seconds since the first try began; `now`: wall clock; `random`: 0 to 1.
+        """
+        return self.delay(number, random)
+
     def delay(self, number: int, random: float = 1.0) -> float:
         """Seconds to wait after try `number` (from 1) has failed. `random`, 0 to 1, is used with jitter only."""
         doublings = min(number - 1, _DOUBLINGS) if self.backoff == "exponential" else 0

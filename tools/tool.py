@@ -49,6 +49,8 @@ class Step(Generic[P, R]):
         self.name = _check_name(name) if name is not None else _name_of(fn)
         self.key = key
         self.retry = as_retry(retry)
+        self.retry_option = retry
+        """As it was given: for a model call True, False and nothing are three different things."""
         self.timeout = _check_timeout(timeout, self.name)
         self.returns = returns
         self.check()
@@ -82,6 +84,7 @@ class Step(Generic[P, R]):
             changed.key = key
         if not isinstance(retry, _Unset):
             changed.retry = as_retry(retry)
+            changed.retry_option = retry
         if not isinstance(timeout, _Unset):
             changed.timeout = _check_timeout(timeout, self.name)
         if not isinstance(name, _Unset):

@@ -17,7 +17,7 @@ from journal.adapters.dialects import Asked
 from journal.adapters.exchange import Exchange, cancelled, encode_answer
 from journal.core.errors import InvalidOptions, JournalError, OutcomeUnknown
 from journal.core.records import Policy
-from journal.engine.adapting import notes_of, scope_here
+from journal.engine.adapting import notes_of, reporting, scope_here
 from journal.engine.attempt import Attempt
 from journal.engine.calls import Call, settle
 from journal.engine.context import CallContext
@@ -84,13 +84,14 @@ class DurableTransport:
             key=key,
             kind=asked.kind,
             name=asked.name,
-            act=exchange.stream if asked.is_stream else exchange.whole,
+            act=reporting(
+                exchange.stream if asked.is_stream else exchange.whole, lambda answer: answer["reading"].usage
+            ),
             input=dialects.recorded_input(asked, notes.get(f"sent {scope.path}")),
             input_digest=asked.digest,
             config_digest=asked.config_digest,
             encode=encode_answer,
             policy=asked.policy,
-            usage=lambda answer: answer["reading"].usage,
         )
         if asked.items:
             notes[f"sent {scope.path}"] = key, asked.items

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from journal.cli.output import emit, moment, say
-from journal.cli.reading import Found, records, with_found
+from journal.cli.reading import Found, WholeInputs, records, with_found
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core import values
 from journal.core.codec import open_record
@@ -65,8 +65,12 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
             if follow and found.world is not None
             else records(found, after=parse_offset(after)[0])
         )
+        inputs = WholeInputs(found) if with_values else None
         async for item in stream:
-            seen = _described(item, with_values)
+            given = None
+            if inputs is not None and isinstance(item, Record):
+                given = await inputs.of(item)
+            seen = _described(item, with_values, given)
             if settings.as_json:
                 emit(seen)
             else:
@@ -75,7 +79,8 @@ def command(settings: Settings, run_id: str, follow: bool, after: str, with_valu
     with_found(settings, run_id, print_all)
 
 
-def _described(item: Item, with_values: bool) -> dict[str, Any]:
+def _described(item: Item, with_values: bool, given: bytes | None = None) -> dict[str, Any]:
+    """`given`: the input as a whole, of an intent that holds only what is new of it."""
     if isinstance(item, Delta):
         return {
             "offset": offset_of(item),
@@ -95,16 +100,22 @@ def _described(item: Item, with_values: bool) -> dict[str, Any]:
         "call": item.key,
         "epoch": item.epoch,
         "size": item.size,
-        "body": _body(item, with_values),
+        "body": _body(item, with_values, given),
     }
 
 
-def _body(record: Record, with_values: bool) -> dict[str, Any]:
+def _body(record: Record, with_values: bool, given: bytes | None) -> dict[str, Any]:
     try:
         body = open_record(record)
     except LogError as error:
         return {"unreadable": str(error)}
-    return _fields(body, with_values)
+    found = _fields(body, with_values)
+    if (said := found.pop("difference", None)) is not None:
+        new = found.get("input", {"size": 0})
+        found["input"] = {"size": said["size"], "builds_on": said["base"], "new": new}
+        if given is not None:
+            found["input"] = msgspec.Raw(given)
+    return found
 
 
 def _fields(body: Any, with_values: bool) -> dict[str, Any]:

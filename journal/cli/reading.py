@@ -1,4 +1,4 @@
-"""What verbs that only look read from: a run in a store, or an exported one in a file, for which no store is needed."""
+"""What verbs that only look read from: a run in a store, or an exported one in a file. And inputs, put together."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,14 +9,17 @@ from typing import TypeVar
 from journal.cli.logs import configure_logs
 from journal.cli.opening import run
 from journal.cli.settings import Settings
+from journal.core.codec import open_record
 from journal.core.errors import InvalidId, LogError
 from journal.core.ids import check_id
 from journal.core.ports import RunImage, RunInfo, World
-from journal.core.records import Record
+from journal.core.records import CallIntent, Record
 from journal.engine.bundles import BundleSource, info_of, open_bundle
 from journal.engine.digest import Source
 from journal.engine.journal import Journal
 from journal.replay.bundle import START, Bundle
+from journal.replay.fold import RunFold
+from journal.replay.inputs import Inputs, blobs_of, whole
 
 T = TypeVar("T")
 PAGE = 500
@@ -102,3 +105,40 @@ async def records(found: Found, *, after: int = 0, upto: int | None = None) -> A
         if len(page) < wanted:
             return
         after = page[-1].seq
+
+
+async def fill(found: Found, fold: RunFold) -> None:
+    """Put all inputs of the run together; what lies in blobs is fetched."""
+    blobs: dict[str, bytes] = {}
+    for call in fold.state.calls:
+        given = None if call.input is None or call.input.seq is None else fold.inputs.at(call.input.seq)
+        for ref in () if given is None else blobs_of(given):
+            if ref.blob not in blobs:
+                blobs[ref.blob] = await found.get_blob(ref.blob)
+    fold.fill(blobs)
+
+
+class WholeInputs:
+    """Whole inputs of the records of one run, which are given one after the other."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+        self._inputs: Inputs | None = None
+
+    async def of(self, record: Record) -> bytes | None:
+        """The input of the next record, put together if it is a difference; else it stands there by itself."""
+        try:
+            body = open_record(record)
+            if self._inputs is None:
+                if not isinstance(body, CallIntent) or body.difference is None:
+                    return None
+                self._inputs = Inputs()  # the first: from here on what came before it matters
+                async for earlier in records(self._found, upto=record.seq - 1):
+                    self._inputs.add(earlier, open_record(earlier))
+            self._inputs.add(record, body)
+            if (given := self._inputs.at(record.seq)) is None:
+                return None
+            blobs = {ref.blob: await self._found.get_blob(ref.blob) for ref in blobs_of(given)}
+            return whole(given, blobs)
+        except LogError:
+            return None  # what stands in the record is shown

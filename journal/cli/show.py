@@ -8,7 +8,7 @@ import msgspec
 
 from journal.cli.exits import code_of_status
 from journal.cli.output import emit, remark, say
-from journal.cli.reading import Found, records, with_found
+from journal.cli.reading import Found, fill, records, with_found
 from journal.cli.runs import info_of
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import LogError
@@ -40,8 +40,10 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
     """
 
     async def read(found: Found) -> tuple[Found, RunState, LogError | None, bool]:
-        state, damage = await _fold(found, upto)
+        fold, damage = await _fold(found, upto)
+        state = fold.state
         if with_values:
+            await fill(found, fold)
             await _fetch(found, state)
         return found, state, damage, damage is None and await is_held_back(found.source, found.info)
 
@@ -60,7 +62,7 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
     return code_of_status(info.status) if exit_status else 0
 
 
-async def _fold(found: Found, upto: int | None) -> tuple[RunState, LogError | None]:
+async def _fold(found: Found, upto: int | None) -> tuple[RunFold, LogError | None]:
     """The state, and the damage that kept it from going on: what precedes a damaged record is still shown."""
     fold = RunFold()
     try:
@@ -69,8 +71,8 @@ async def _fold(found: Found, upto: int | None) -> tuple[RunState, LogError | No
     except LogError as damage:
         if damage.seq <= 1:
             raise
-        return fold.state, damage
-    return fold.state, None
+        return fold, damage
+    return fold, None
 
 
 async def _fetch(found: Found, state: RunState) -> None:

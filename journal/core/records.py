@@ -36,6 +36,19 @@ CallKind = Literal["model", "tool", "step"]
 Policy = Literal["safe", "never"]
 OutcomeStatus = Literal["ok", "error", "cancelled", "unknown", "value_lost"]
 TurnStatus = Literal["succeeded", "failed", "cancelled"]
+FinishReason = Literal[
+    "stop",
+    "length",
+    "context_limit",
+    "tool_calls",
+    "content_filter",
+    "refusal",
+    "pause",
+    "malformed",
+    "cancelled",
+    "error",
+]
+"""Why a model ended its reply, whatever its provider calls that."""
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -100,10 +113,26 @@ class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Whether the holder before died, rather than finished or released."""
 
 
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """How a model call's input is put together from what the turn recorded before; see `replay/inputs.py`."""
+
+    base: str
+    """Key of the call whose input it builds on, as last recorded before this record."""
+    outcomes: tuple[str, ...] = ()
+    """Keys of the calls whose results, as last recorded before, stand behind it in the source."""
+    keep: tuple[int, ...]
+    """Three numbers a range: new bytes before it, its start in the source, its length."""
+    size: int
+    """Bytes of the whole input."""
+    crc: int
+    """CRC-32 of the whole input."""
+
+
 class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """A call is about to act. Its key is in the envelope."""
+    """A call is about to act. Its key is in the envelope. Version 2 has a `difference`."""
 
     TYPE: ClassVar[str] = "call.intent"
+    VERSION: ClassVar[int] = 2
     kind: CallKind
     name: str
     input: Value | None = None
@@ -114,6 +143,8 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """The attempt of the turn in which the call was tried."""
     number: int = 1
     """Which try of the call this is, from 1."""
+    difference: Difference | None = None
+    """Where there is one, `input` holds only what is new."""
     nonce: bytes = b""
     """In a fork: of the run in which the call was first started, which its idempotency key stays a digest over."""
 
@@ -128,6 +159,12 @@ class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False)
     lost: str | None = None
     """For `value_lost`: what `repr` gave, capped."""
     usage: dict[str, int] = {}
+    finish: FinishReason | None = None
+    """For a model call. None: nobody said."""
+    raw_finish: str | None = None
+    """The same in the provider's word."""
+    rate_limits: dict[str, float] = {}
+    """What the provider said is left; see `journal.tools.provider.rate_limits`."""
     tries: int = 1
     """How often the act was tried within this attempt (step retries)."""
     evidence: int | None = None

@@ -5,13 +5,14 @@ scope by path and asks for calls in it explicitly.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from journal.core.errors import InvalidOptions
 from journal.engine.context import in_call
 from journal.engine.scope import Scope, _current, current_scope
+from journal.tools.facts import Facts
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -61,3 +62,17 @@ def excuse(attempt: "Attempt", keys: Iterable[str]) -> None:
         attempt.history.claim(key)
         if order is not None:
             order.drop(key)
+
+
+def reporting(
+    act: Callable[[], Awaitable[Any]], usage_of: Callable[[Any], dict[str, int]]
+) -> Callable[[], Awaitable[Any]]:
+    """`act`, keeping with its outcome what it used, as the provider counted it."""
+
+    async def acting() -> Any:
+        result = await act()
+        if (context := in_call()) is not None:
+            context.report(Facts(usage=usage_of(result)))
+        return result
+
+    return acting

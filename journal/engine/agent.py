@@ -17,6 +17,7 @@ from journal.core.signatures import hints_of
 from journal.core.typed import PLAIN, ValueCodec, codec_of, result_codec
 from journal.engine.handle import Handle
 from journal.engine.turn import Turn
+from journal.tools.model_retry import MODEL_RETRY, ModelRetry, as_model_retry
 from journal.tools.policy import Marker, Resolved, resolve
 
 if TYPE_CHECKING:
@@ -38,12 +39,14 @@ class Agent(Generic[I, O]):
         *,
         name: str,
         tools: Mapping[str, Policy] | None = None,
+        model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
     ) -> None:
         self.journal = journal
         self.handler = handler
         self.name = name
         self.tools: Mapping[str, Policy] = dict(tools or {})
+        self.model_retry = as_model_retry(model_retry, MODEL_RETRY)
         self.drift: Drift = drift
         self.input_codec: ValueCodec[I]
         self.input_codec, self._input_type = _input_codec(handler, name)

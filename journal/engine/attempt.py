@@ -47,6 +47,7 @@ from journal.core.records import (
 from journal.engine.calls import Named
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
+from journal.engine.inputs import SentInputs
 from journal.engine.order import Order
 from journal.engine.scope import Scope, enter_root
 from journal.engine.turn import Turn
@@ -105,6 +106,7 @@ class Attempt:
         self._handler: asyncio.Task[Any] | None = None
         self._recancels = 0
         self.deltas = Deltas(holding, self.log)
+        self.inputs = SentInputs(self)
 
     # Running -----------------------------------------------------------------------------------------
 

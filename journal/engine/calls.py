@@ -25,12 +25,22 @@ from journal.core.errors import (
 )
 from journal.core.failures import describe
 from journal.core.ports import Progress
-from journal.core.records import CallIntent, CallKind, CallOutcome, ErrorInfo, NewRecord, Observed, Policy
+from journal.core.records import (
+    CallIntent,
+    CallKind,
+    CallOutcome,
+    Difference,
+    ErrorInfo,
+    NewRecord,
+    Observed,
+    Policy,
+)
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.history import CallHistory, drift_key, is_cancelled
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
+from journal.tools.facts import with_facts
 from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
 from journal.tools.retry import Retry
@@ -64,7 +74,6 @@ class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     probe: ProbeFunction | None = None
     dedupes: bool = False
     """The service honours our idempotency key, so a probe's plain "it did not run" may be trusted."""
-    usage: Callable[[Any], dict[str, int]] | None = None
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -213,7 +222,10 @@ async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int
 
 async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     """Intent, act, outcome."""
-    record, blob = _intent(attempt, call, number)
+    shortened = None
+    if call.kind == "model" and call.input is not None:
+        shortened = await attempt.inputs.shortened(call.key, call.input)
+    record, blob = _intent(attempt, call, number, shortened)
     if call.is_lazy:
         attempt.holding.buffer(record, blob)
     else:
@@ -224,6 +236,8 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 # The handler's own doing, before the act began: the log must say so, or a replay would act.
                 await durable(attempt, call, CallOutcome(status="cancelled", cancelled=True))
             raise
+        if call.kind == "model" and call.input is not None:
+            attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
     attempt.holding.check_trust()
     context = CallContext(attempt, call.key, number, call.timeout)
     data: bytes | None = None
@@ -256,6 +270,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     finally:
         current_call.reset(token)
         attempt.acting -= 1
+    outcome = with_facts(outcome, call.kind, context.facts, cause)
     if context.has_emitted:
         try:
             with anyio.CancelScope(shield=True):
@@ -263,14 +278,18 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
     landing = await durable(attempt, call, outcome, blob)
+    attempt.inputs.settled(call.key, data)
     if interruption is not None:
         raise interruption
     await _in_order(attempt, landing)
     return Settled(call, outcome, data, False, cause)
 
 
-def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blob | None]:
-    value, blob = (None, None) if call.input is None else pack(call.input)
+def _intent(
+    attempt: "Attempt", call: Call, number: int, shortened: tuple[Difference, bytes] | None = None
+) -> tuple[NewRecord, Blob | None]:
+    difference, data = shortened or (None, call.input)
+    value, blob = (None, None) if data is None else pack(data)
     intent = CallIntent(
         kind=call.kind,
         name=call.name,
@@ -280,6 +299,8 @@ def _intent(attempt: "Attempt", call: Call, number: int) -> tuple[NewRecord, Blo
         policy=call.policy,
         attempt=attempt.number,
         number=number,
+        difference=difference,
+        v=1 if difference is None else 2,
         nonce=attempt.history.nonces.get(call.key, b""),
     )
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
@@ -299,8 +320,7 @@ def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes 
         lost = _repr(result)
         return CallOutcome(status="value_lost", error=info, lost=lost, tries=tries), None, None
     value, blob = pack(data)
-    usage = call.usage(result) if call.usage is not None else {}
-    return CallOutcome(status="ok", value=value, usage=usage, tries=tries), data, blob
+    return CallOutcome(status="ok", value=value, tries=tries), data, blob
 
 
 def _repr(result: Any) -> str:

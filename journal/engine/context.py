@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal.core import values
 from journal.core.ports import Delta
+from journal.tools.facts import NOTHING, Facts
 from journal.tools.io import current_call
 
 if TYPE_CHECKING:
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 class CallContext:
     """One try of one call."""
 
-    __slots__ = ("_deadline", "attempt", "has_emitted", "key", "number")
+    __slots__ = ("_deadline", "attempt", "facts", "has_emitted", "has_shown", "key", "number")
 
     def __init__(self, attempt: "Attempt", key: str, number: int, timeout: float | None) -> None:
         self.attempt = attempt
         self.key = key
         self.number = number
         self.has_emitted = False
+        self.has_shown = False
+        """Whether somebody saw a piece of its output already: it cannot be tried again unnoticed."""
+        self.facts = NOTHING
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
 
     def enter(self) -> "Token[Any]":
@@ -60,10 +64,14 @@ class CallContext:
 
     def emit(self, data: Any) -> None:
         """Show a piece of output to whoever watches; it is not recorded, and may be lost."""
-        self.has_emitted = True
+        self.has_emitted = self.has_shown = True
         self.attempt.deltas.emit(
             Delta(call=self.key, number=self.number, data=values.encode(data, what="delta"))
         )
+
+    def report(self, facts: Facts) -> None:
+        """Keep `facts` with the outcome; of what was reported before, whatever they do not speak of stays."""
+        self.facts = self.facts.updated(facts)
 
 
 def in_call() -> CallContext | None:

@@ -62,6 +62,7 @@ from journal.engine.readonly import refuse_offline
 from journal.engine.retrial import plan_retry
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
+from journal.tools.model_retry import ModelRetry
 from journal.tools.policy import check_policies
 from journal.worlds import open_world
 
@@ -114,6 +115,7 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
     ) -> Agent[I, O]: ...
     @overload
@@ -123,6 +125,7 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
@@ -132,13 +135,15 @@ class Journal:
         *,
         name: str | None = None,
         tools: Mapping[str, Policy] | None = None,
+        model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 
-        `tools`: replay policies by tool name or glob, before those of the journal. `drift`: what becomes of a turn
-        whose recorded model calls were made with another prompt, other tools or settings than the code has now:
-        ``"accept"`` carries it on and notes so in its log, ``"refuse"`` blocks it.
+        `tools`: replay policies by tool name or glob, before those of the journal. `model_retry`: of model calls that
+        do not say so themselves; False for none. `drift`: what becomes of a turn whose recorded model calls were made
+        with another prompt, other tools or settings than the code has now: ``"accept"`` carries it on and notes so in
+        its log, ``"refuse"`` blocks it.
         """
 
         def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
@@ -147,7 +152,14 @@ class Journal:
                 raise InvalidOptions(f"agent {chosen!r} is registered twice: give one of them another name=")
             if drift not in ("accept", "refuse"):
                 raise InvalidOptions(f"drift is 'accept' or 'refuse', not {drift!r}")
-            agent = Agent(self, handler, name=chosen, tools=check_policies(tools or {}), drift=drift)
+            agent = Agent(
+                self,
+                handler,
+                name=chosen,
+                tools=check_policies(tools or {}),
+                model_retry=model_retry,
+                drift=drift,
+            )
             self.agents[chosen] = agent
             return agent
 

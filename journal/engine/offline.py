@@ -11,13 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from journal.core import values
-from journal.core.errors import ControlFlow, Diverged, LogUnreadable, TurnNotFound
+from journal.core.errors import ControlFlow, CorruptRecord, Diverged, LogUnreadable, TurnNotFound
 from journal.core.failures import describe
-from journal.core.records import ErrorInfo, TurnFinished
+from journal.core.records import CallIntent, ErrorInfo, TurnFinished
 from journal.engine.attempt import Attempt, _call_of, _control_flow, _place
 from journal.engine.readonly import LogEnds, NoDeltas, NoDeps, ReadOnlyHolding, Refused, offline
 from journal.replay.fields import Difference, differences
 from journal.replay.history import TurnHistory
+from journal.replay.inputs import blobs_of, whole
 from journal.replay.matcher import Decision, Probe, Run, Serve, Settle, parting
 from journal.replay.recorded import RecordedRun
 from journal.replay.verdict import Ended, Next, NextCall, Replay, ReplayedCall, compared, ended
@@ -315,11 +316,18 @@ class OfflineAttempt(Attempt):
             return
         before: dict[str, Any] = {"kind": known.intent.kind, "name": known.intent.name}
         now: dict[str, Any] = {"kind": call.kind, "name": call.name}
-        with suppress(LogUnreadable):
-            data = await self.recorded(known.intent.input, known.intent_seqs[-1])
+        with suppress(LogUnreadable, CorruptRecord):
+            data = await self._input(call.key, known.intent, known.intent_seqs[-1])
             if data is not None and call.input is not None:
                 before["input"], now["input"] = values.decode(data), values.decode(call.input)
         replay.differences = differences(before, now)
         if not replay.differences and known.intent.input_digest != call.input_digest:
             digests = known.intent.input_digest.hex(), call.input_digest.hex()
             replay.differences = [Difference("input_digest", *digests)]
+
+    async def _input(self, key: str, intent: CallIntent, seq: int) -> bytes | None:
+        """The call's input as it was recorded, whole."""
+        found = self.history.difference_of(key)
+        if found is None:
+            return await self.recorded(intent.input, seq)
+        return whole(found, {ref.blob: await self.load(ref) or b"" for ref in blobs_of(found)})

@@ -31,6 +31,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     marked: Marker | None
     key: str | None = None
     retry: Retry | None = None
+    retry_option: Retry | bool | None = None
     timeout: float | None = None
     own_marker: Marker | None = None
     """What was on the function itself when the plan was made."""
@@ -108,6 +109,7 @@ def _make(fn: Callable[..., Any]) -> Plan:
         names=_names(plain),
         key=None if step is None else step.key,
         retry=None if step is None else step.retry,
+        retry_option=None if step is None else step.retry_option,
         timeout=None if step is None else step.timeout,
     )
 

@@ -23,6 +23,7 @@ from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
 from journal.engine.threads import on_thread
 from journal.replay.history import is_counted
+from journal.tools.model_retry import as_model_retry
 from journal.tools.result import ToolResult
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Turn:
         """Like `step`, for a call that is paid for: its intent is durable before it is sent.
 
         Sent again after a crash inside it, unless `fn` is marked `never` (the provider itself acts): then it
-        raises `OutcomeUnknown`.
+        raises `OutcomeUnknown`. Tried again as `ModelRetry` says, unless ``retry=`` of `fn` or of the agent says else.
         """
         plan = plan_of(fn)
         settled = await settle(self._attempt, self._call("model", plan, args, kwargs, plan.policy or "safe"))
@@ -182,7 +183,9 @@ class Turn:
             policy=policy,
             is_counted=plan.key is None,
             is_lazy=policy == "safe" and kind != "model",
-            retry=plan.retry,
+            retry=plan.retry
+            if kind != "model"
+            else as_model_retry(plan.retry_option, attempt.agent.model_retry),
             timeout=plan.timeout,
             probe=plan.probe,
             dedupes=plan.dedupes,

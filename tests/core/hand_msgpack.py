@@ -1,6 +1,7 @@
 """MessagePack, written from its specification: what the golden records are made with, so that our own encoder
 is not its own judge."""
 
+import struct
 from typing import Any
 
 
@@ -22,6 +23,8 @@ def pack(value: Any) -> bytes:
         case dict():
             parts = (pack(key) + pack(item) for key, item in value.items())
             return _box(len(value), 0x80, (b"\xde", b"\xdf")) + b"".join(parts)
+    if isinstance(value, float):
+        return b"\xcb" + struct.pack(">d", value)
     raise TypeError(type(value))
 
 

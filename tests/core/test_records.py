@@ -1,8 +1,8 @@
 """Stored bytes are for ever: every record type is read from golden bytes, and hostile bytes raise only `LogError`.
 
-`tests/golden/records-v1.jsonl` holds the bytes. They were made by `hand_msgpack.py` from the maps below, never by our
-own encoder: ``python -m tests.core.test_records`` from the root writes the file. A line that was shipped is never
-changed; a new version of a record gets lines, and a file, of its own.
+`tests/golden/records-v1.jsonl` holds the bytes, and `-v2` those of what came later. They were made by `hand_msgpack.py`
+from the maps below, never by our own encoder: ``python -m tests.core.test_records`` from the root writes the second. A
+line that was shipped is never changed; a new version of a record gets lines, and a file, of its own.
 """
 
 import json
@@ -27,6 +27,7 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    Difference,
     ErrorInfo,
     Observed,
     Origin,
@@ -49,6 +50,7 @@ from journal.core.records import (
 from tests.core.hand_msgpack import pack
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.jsonl"
+SECOND = GOLDEN.with_name("records-v2.jsonl")
 DIGEST = bytes(range(16))
 PACKED = Packed("msgpack", b"\x80")
 HOLDER = ThreadHolder(run="r", turn="start", scope="graph#1", claim=DIGEST)
@@ -245,8 +247,39 @@ def record(type: str, body: bytes, *, checksum: int = 0, **changes: Any) -> Reco
     return Record(**(fields | changes))
 
 
+FIRST = len(SAMPLES)
+SAMPLES += [
+    (
+        "call.intent difference",
+        {
+            "v": 2, "kind": "model", "name": "ask", "input": b',{"n":9}', "input_digest": DIGEST, "policy": "safe",
+            "attempt": 1,
+            "difference": {"base": "ask#1", "outcomes": ["ask#1"], "keep": [0, 0, 70_000, 8, 70_000, 2], "size": 70_010,
+                           "crc": 0x9D080C13},
+        },
+        CallIntent(
+            v=2, kind="model", name="ask", input=b',{"n":9}', input_digest=DIGEST, policy="safe", attempt=1,
+            difference=Difference(
+                base="ask#1", outcomes=("ask#1",), keep=(0, 0, 70_000, 8, 70_000, 2), size=70_010, crc=0x9D080C13
+            ),
+        ),
+    ),
+    (
+        "call.outcome facts",
+        {
+            "status": "ok", "value": b"1", "usage": {"input_tokens": 3}, "finish": "length", "raw_finish": "max_tokens",
+            "rate_limits": {"requests_remaining": 49.0},
+        },
+        CallOutcome(
+            status="ok", value=b"1", usage={"input_tokens": 3}, finish="length", raw_finish="max_tokens",
+            rate_limits={"requests_remaining": 49.0},
+        ),
+    ),
+]  # fmt: skip
+
+
 def golden() -> dict[str, bytes]:
-    lines = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+    lines = [json.loads(line) for file in (GOLDEN, SECOND) for line in file.read_text().splitlines()]
     return {line["name"]: bytes.fromhex(line["hex"]) for line in lines}
 
 
@@ -273,11 +306,17 @@ def test_unknown_fields_are_ignored(name: str) -> None:
 @pytest.mark.parametrize("type", sorted(BODIES))
 def test_a_newer_version_is_refused_by_name(type: str) -> None:  # noqa: A002 - the field's name
     least = next(says for name, says, _ in SAMPLES if name.split()[0] == type)
-    for body in ({"v": 2} | least, {"v": 99, "renamed": 1}, {"v": 2, "status": "a later word", "agent": 1}):
+    reads = BODIES[type].VERSION
+    newer = reads + 1
+    for body in (
+        {"v": newer} | least,
+        {"v": 99, "renamed": 1},
+        {"v": newer, "status": "a later word", "agent": 1},
+    ):
         with pytest.raises(RecordTooNew) as caught:
             open_record(record(type, pack(body)))
         error = caught.value
-        assert (error.run_id, error.seq, error.type, error.reads) == ("order-42", 7, type, 1)
+        assert (error.run_id, error.seq, error.type, error.reads) == ("order-42", 7, type, reads)
         assert error.version == body["v"]
 
 
@@ -417,5 +456,5 @@ def attempt(type_: str, body: bytes) -> None:
 
 
 if __name__ == "__main__":
-    lines = [json.dumps({"name": name, "hex": pack(says).hex()}) for name, says, _ in SAMPLES]
-    GOLDEN.write_text("\n".join(lines) + "\n")
+    lines = [json.dumps({"name": name, "hex": pack(says).hex()}) for name, says, _ in SAMPLES[FIRST:]]
+    SECOND.write_text("\n".join(lines) + "\n")

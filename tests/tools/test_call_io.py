@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from journal.core.errors import NotInTurn
+from journal.tools.facts import Facts
 from journal.tools.io import current_call, enter_call, io
 
 
@@ -21,6 +22,9 @@ class Call:
 
     def emit(self, data: Any) -> None:
         self.emitted.append(data)
+
+    def report(self, facts: Facts) -> None:
+        self.facts = facts
 
 
 def test_inside_a_call_it_is_the_calls() -> None:
@@ -80,3 +84,26 @@ def test_a_worker_thread_sees_the_call_that_sent_it() -> None:
 def test_it_takes_no_attributes() -> None:
     with pytest.raises(AttributeError):
         io.fence = 4  # type: ignore[misc]  # what is tested
+
+
+def test_a_report_is_read_off_the_reply_and_what_is_said_by_name_goes_first() -> None:
+    call = Call("a")
+    reply = {"stop_reason": "max_tokens", "usage": {"input_tokens": 3, "output_tokens": 7}}
+    with enter_call(call):
+        io.report(reply, headers={"X-RateLimit-Remaining-Requests": "9"})
+        assert call.facts == Facts(
+            finish="length",
+            raw_finish="max_tokens",
+            usage={"input_tokens": 3, "output_tokens": 7},
+            rate_limits={"requests_remaining": 9.0},
+        )
+        io.report(reply, finish="stop", usage={"input_tokens": 4})
+        assert (call.facts.finish, call.facts.raw_finish, call.facts.usage) == (
+            "stop",
+            None,
+            {"input_tokens": 4},
+        )
+        io.report(raw_finish="tool_use")
+        assert (call.facts.finish, call.facts.usage) == ("tool_calls", {})
+    with pytest.raises(NotInTurn):
+        io.report(reply)

@@ -24,6 +24,7 @@ from journal.adapters.langgraph.place import Place, Start, current_place, tool_e
 from journal.core import values
 from journal.core.errors import DidNotHappen, Diverged, InvalidOptions, InvalidValue, ValueTooLarge
 from journal.core.records import Policy
+from journal.engine.adapting import reporting
 from journal.engine.calls import Call, Settled, settle
 from journal.engine.threads import on_thread
 from journal.engine.turn import failure_of
@@ -109,14 +110,13 @@ async def _model(place: Place, request: ModelRequest[Any], act: Callable[[], Awa
         key=start.key,
         kind="model",
         name=task.node,
-        act=act,
+        act=reporting(act, messages.usage_of),
         input=recorded,
         input_digest=digest,
         is_counted=False,
         config_digest=messages.config_digest(request),
         encode=messages.encode_reply,
         policy="never" if _acts_by_itself(place, request) else "safe",
-        usage=messages.usage_of,
     )
     settled = await _settled(place, start, call)
     if settled.data is None:

@@ -74,33 +74,15 @@ def input_digest(items: Sequence[Any]) -> bytes:
 _NO_LIMIT = 1 << 40
 
 
-def recorded_input(
-    instructions: str | None, items: list[Any], sent: tuple[str, list[Any]] | None
-) -> bytes | None:
-    """What the intent keeps of the input: items that an earlier call of the scope sent already are referred to.
-
-    None if it is too large for the log; the digest stands for it then.
-    """
-    kept: dict[str, Any] = {}
+def recorded_input(instructions: str | None, items: list[Any]) -> bytes | None:
+    """What the intent keeps of the input. None if it is too large for the log; the digest stands for it then."""
+    kept: dict[str, Any] = {"items": items}
     if instructions is not None:
         kept["instructions"] = instructions
-    if sent is not None and (same := _common(sent[1], items)):
-        kept["after"] = {"call": sent[0], "items": same}
-        items = items[same:]
-    kept["items"] = items
     try:
         return values.encode(kept, what="the input of a model call")
     except ValueTooLarge:
         return None
-
-
-def _common(before: list[Any], now: list[Any]) -> int:
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
 
 
 def config_digest(
@@ -165,20 +147,6 @@ def decode_reply(data: bytes) -> Streamed:
     kept = values.decode(data)
     about = kept.pop("streamed", None) or {"model": "", "created_at": 0}
     return Streamed(_response.validate_python(kept), about["model"], about["created_at"])
-
-
-def usage_of(result: ModelResponse | Streamed) -> dict[str, int]:
-    """Counts of the call, as the provider gave them."""
-    usage = (result.reply if isinstance(result, Streamed) else result).usage
-    counts = {
-        "requests": usage.requests,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "cached_tokens": usage.input_tokens_details.cached_tokens,
-        "reasoning_tokens": usage.output_tokens_details.reasoning_tokens,
-    }
-    return {name: count for name, count in counts.items() if count}
 
 
 def calls_in(reply: ModelResponse) -> list[tuple[str, str]]:

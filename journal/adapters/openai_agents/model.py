@@ -34,6 +34,7 @@ from journal.adapters.openai_agents.hosted import acting_tool
 from journal.adapters.openai_agents.messages import Streamed
 from journal.adapters.openai_agents.place import Place, current_place, place_here
 from journal.adapters.openai_agents.standin import is_standin
+from journal.adapters.openai_agents.tries import facts_of, only_our_tries, report, retry_of
 from journal.core.errors import OutcomeUnknown, ValueLost
 from journal.core.records import Policy
 from journal.engine.calls import Call, settle
@@ -82,18 +83,21 @@ class DurableModel(Model):
         shown = [tool for tool in tools if not is_standin(tool)]
 
         async def act() -> ModelResponse:
-            return await self._inner.get_response(
-                system_instructions,
-                input,
-                model_settings,
-                shown,
-                output_schema,
-                handoffs,
-                tracing,
-                previous_response_id=previous_response_id,
-                conversation_id=conversation_id,
-                prompt=prompt,
-            )
+            with only_our_tries():
+                reply = await self._inner.get_response(
+                    system_instructions,
+                    input,
+                    model_settings,
+                    shown,
+                    output_schema,
+                    handoffs,
+                    tracing,
+                    previous_response_id=previous_response_id,
+                    conversation_id=conversation_id,
+                    prompt=prompt,
+                )
+            report(facts_of(reply))
+            return reply
 
         place = current_place("a durable model")
         call = self._call(
@@ -136,7 +140,10 @@ class DurableModel(Model):
                 conversation_id=conversation_id,
                 prompt=prompt,
             )
-            return await _consumed(stream, events.put_nowait, model_settings)
+            with only_our_tries():
+                reply = await _consumed(stream, events.put_nowait, model_settings)
+            report(facts_of(reply))
+            return reply
 
         place = current_place("a durable model")
         call = self._call(
@@ -171,8 +178,7 @@ class DurableModel(Model):
     ) -> Call:
         key = place.scope.next_key("model")
         items = messages.items_of(asked)
-        recorded = messages.recorded_input(instructions, items, place.sent)
-        place.sent = (key, items)
+        recorded = messages.recorded_input(instructions, items)
         provider_acts = bool(server_side or prompt or place.is_server_side or acting_tool(place, tools))
         policy: Policy = "never" if provider_acts else "safe"
         model = getattr(self._inner, "model", None)
@@ -194,7 +200,7 @@ class DurableModel(Model):
             ),
             encode=messages.encode_reply,
             policy=policy,
-            usage=messages.usage_of,
+            retry=retry_of(settings, place.attempt.agent.model_retry),
         )
 
 
@@ -279,6 +285,8 @@ async def _consumed(
                 done.append(event.item)
             elif event.type == "response.output_text.delta" and context is not None:
                 context.emit({"type": "text-delta", "delta": event.delta})
+            if context is not None:
+                context.has_shown = True
             show(event)
     if response is None:
         raise ModelBehaviorError("Model did not produce a final response!")

@@ -8,7 +8,6 @@ is resumed within the same turn, its scopes count on.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 from urllib.parse import quote
 
 from journal.core import values
@@ -31,8 +30,6 @@ class Place:
         """Whose model call comes next; its wrapper says so when the SDK collects its tools."""
         self.is_server_side = False
         """Whether the provider keeps the conversation."""
-        self.sent: tuple[str, list[Any]] | None = None
-        """Key and input items of the latest model call."""
         self._asked: dict[str, str] = {}
 
     def coming_model_key(self, ahead: int = 0) -> str:

@@ -26,6 +26,7 @@ from journal.adapters.pydantic_ai.place import Place, current_place
 from journal.core import values
 from journal.core.errors import DidNotHappen, InvalidValue
 from journal.core.records import CallKind, Policy
+from journal.engine.adapting import reporting
 from journal.engine.calls import Call, settle
 from journal.engine.turn import failure_of
 from journal.tools.policy import resolve
@@ -106,12 +107,11 @@ def _model_call(
         key=key,
         kind="model",
         name=agent_name,
-        act=body,
+        act=reporting(body, messages.usage_of),
         input=recorded,
         input_digest=messages.conversation_digest(said),
         config_digest=messages.digest_of([about, config]),
         policy="never" if provider_acts else "safe",
-        usage=messages.usage_of,
     )
 
 
