@@ -278,7 +278,10 @@ async def test_a_renamed_step_takes_the_recorded_outcome(memory: str) -> None:
     ]  # fmt: skip
 
 
-async def test_a_call_that_is_no_longer_asked_for_may_go_unasked(memory: str) -> None:
+async def test_a_call_that_is_no_longer_asked_for_may_go_unasked(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.05)
     shop = Shop(memory)
     journal, did, asks, fails = shop.journal, [], True, True
 
