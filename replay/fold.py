@@ -84,6 +84,11 @@ class RunFold:
         self.inputs.add(record, body)
         state = self._state = self._state or RunState(record.run)
         state.head, state.time = record.seq, record.time
+        kind = type(body)
+        if kind is CallIntent or kind is CallOutcome:  # nearly all of them: not by way of the others
+            if (turn := self._turns.get(record.turn or "")) is not None:
+                self._add_to_call(turn, record, body)
+            return
         match body:
             case RunCreated():
                 state.created = record.time
@@ -138,10 +143,6 @@ class RunFold:
                 )
                 turn.attempts.append(attempt)
                 turn.status = "running"
-            case CallIntent():
-                self._intend(turn, record, body)
-            case CallOutcome():
-                self._settle(turn, record, body)
             case CallEvidence():
                 self._call(turn, record).evidence.append(record.seq)
                 self._lived.add(body.epoch)
@@ -178,12 +179,20 @@ class RunFold:
             case _:
                 pass
 
+    def _add_to_call(self, turn: TurnState, record: Record, body: Body) -> None:
+        if isinstance(body, CallOutcome):
+            self._settle(turn, record, body)
+        elif isinstance(body, CallIntent):
+            self._intend(turn, record, body)
+
     def _call(self, turn: TurnState, record: Record) -> CallState:
         key = record.key or ""
-        call = self._open.get((turn.id, key))
+        place = turn.id, key
+        call = self._open.get(place)
         if call is None:
-            call = self._open[turn.id, key] = CallState(len(self.state.calls) + 1, turn.id, key)
-            self.state.calls.append(call)
+            calls = self.state.calls
+            call = self._open[place] = CallState(len(calls) + 1, turn.id, key)
+            calls.append(call)
         return call
 
     def _intend(self, turn: TurnState, record: Record, body: CallIntent) -> None:
@@ -197,8 +206,9 @@ class RunFold:
 
     def _settle(self, turn: TurnState, record: Record, body: CallOutcome) -> None:
         call = self._call(turn, record)
-        last = turn.attempts[-1].number if turn.attempts else 0
-        attempt = next((a.number for a in reversed(turn.attempts) if a.epoch == record.epoch), last)
+        attempt = turn.attempts[-1].number if turn.attempts else 0
+        if turn.attempts and turn.attempts[-1].epoch != record.epoch:
+            attempt = next((a.number for a in reversed(turn.attempts) if a.epoch == record.epoch), attempt)
         call.outcome = OutcomeState(
             record.seq,
             record.time,
