@@ -216,9 +216,12 @@ def _in_metadata(metadata: Mapping[str, Any] | None) -> object:
 
 def _trusted_hint(hints: object) -> str | None:
     """Which hint allows it; attributes are snake_case in version 2 of the MCP package and camelCase in version 1."""
-    for words in (("readOnlyHint", "read_only_hint"), ("idempotentHint", "idempotent_hint")):
-        for word in words:
-            value = hints.get(word) if isinstance(hints, Mapping) else getattr(hints, word, None)
-            if value is True:
-                return words[0]
+    for name, word in (("readOnlyHint", "read_only_hint"), ("idempotentHint", "idempotent_hint")):
+        if isinstance(hints, Mapping):
+            value = hints.get(word, hints.get(name))
+        else:
+            # The old spelling only where there is no new one: whoever offers both may warn of it.
+            value = getattr(hints, word) if hasattr(hints, word) else getattr(hints, name, None)
+        if value is True:
+            return name
     return None

@@ -266,7 +266,7 @@ def test_nothing_of_a_life_happens_after_it_was_killed(moment: Moment) -> None:
     def snooze() -> None:
         time.sleep(0.05)
 
-    name = f"killed-{moment}"
+    name, before = f"killed-{moment}", set(threading.enumerate())
     life = live_here(
         agent(handler),
         "42",
@@ -280,7 +280,8 @@ def test_nothing_of_a_life_happens_after_it_was_killed(moment: Moment) -> None:
     assert life.is_killed
     gc.collect()
     assert after == ["killed"]
-    assert not [t for t in threading.enumerate() if t.name in ("journal-life", "AnyIO worker thread")]
+    ours = ("journal-life", "AnyIO worker thread")
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name in ours]
 
 
 def test_a_life_that_does_not_end_is_told() -> None:

@@ -79,6 +79,20 @@ def test_an_exact_name_goes_before_its_reading_as_a_glob() -> None:
     assert resolve("a[1]", journal={"a[1]": "safe", "a*": "never"}).policy == "safe"
 
 
+def test_the_old_spelling_is_not_asked_for_where_there_is_the_new_one() -> None:
+    """FastMCP gives objects of version 2 the old names too, and each use of them warns."""
+
+    class Both:
+        read_only_hint = False
+        idempotent_hint = True
+
+        @property
+        def readOnlyHint(self) -> bool:
+            raise DeprecationWarning
+
+    assert resolve("list", hints=Both()).policy == "safe"
+
+
 @pytest.mark.parametrize(
     "hints",
     [
