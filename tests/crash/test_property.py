@@ -141,9 +141,11 @@ def _settled(output: Any) -> Any:
     return values.decode(output.replace(b'"unknown"', b'"ok"').replace(b'"error"', b'"ok"'))
 
 
-def normal(share: int) -> Callable[[Any], Any]:
+def normal(share: int, *, is_search: bool = False) -> Callable[[Any], Any]:
+    """So many examples: the same ones each time, or in a search others."""
     return settings(
         max_examples=share,
+        derandomize=not is_search,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
@@ -163,7 +165,7 @@ def test_on_sqlite(program: Program, kills: list[tuple[int, int]]) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@normal(4500)
+@normal(4500, is_search=True)
 @given(programs, kills)
 def test_in_memory_for_long(program: Program, kills: list[tuple[int, int]]) -> None:
     check(program, memory, kills)
@@ -171,7 +173,7 @@ def test_in_memory_for_long(program: Program, kills: list[tuple[int, int]]) -> N
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@normal(500)
+@normal(500, is_search=True)
 @given(programs, kills)
 def test_on_sqlite_for_long(program: Program, kills: list[tuple[int, int]]) -> None:
     check(program, sqlite, kills)
