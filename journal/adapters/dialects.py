@@ -106,20 +106,13 @@ def read_request(method: str, path: str, content_type: str, content: bytes, poli
     )
 
 
-def recorded_input(asked: Asked, sent: tuple[str, list[Any]] | None) -> bytes | None:
-    """What the intent keeps: items that an earlier call of the scope sent already are referred to.
-
-    None where the request is to be known by its digest alone, or is too large for the log.
-    """
+def recorded_input(asked: Asked) -> bytes | None:
+    """What the intent keeps. None where the request is to be known by its digest alone, or is too large for the log."""
     if asked.settings is None:
         return None
     kept: Json = {"request": asked.settings}
-    items = asked.items
-    if sent is not None and (same := _common(sent[1], items)):
-        kept["after"] = {"call": sent[0], "items": same}
-        items = items[same:]
     if asked.items:
-        kept["items"] = items
+        kept["items"] = asked.items
     try:
         return values.encode(kept, what="the input of a model call")
     except (ValueTooLarge, InvalidValue):
@@ -184,15 +177,6 @@ def _tool_name(tool: Any) -> str:
     function = tool.get("function") if isinstance(tool, dict) else None
     said = function if isinstance(function, dict) else tool
     return str(said.get("name") or said.get("type")) if isinstance(said, dict) else "?"
-
-
-def _common(before: list[Any], now: list[Any]) -> int:
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
 
 
 def _digest(said: Any) -> bytes:

@@ -12,7 +12,8 @@ _INTERRUPTIONS = frozenset(
         "ServerTimeoutError",  # aiohttp
         "ClientConnectionError",
         "Timeout",  # requests
-        "MCPToolCancellationError",
+        "MCPToolCancellationError",  # openai-agents
+        "NodeTimeoutError",  # langgraph
         "ClosedResourceError",  # anyio: the pipe to an MCP server
         "BrokenResourceError",
         "EndOfStream",

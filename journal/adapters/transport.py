@@ -87,14 +87,12 @@ class DurableTransport:
             act=reporting(
                 exchange.stream if asked.is_stream else exchange.whole, lambda answer: answer["reading"].usage
             ),
-            input=dialects.recorded_input(asked, notes.get(f"sent {scope.path}")),
+            input=dialects.recorded_input(asked),
             input_digest=asked.digest,
             config_digest=asked.config_digest,
             encode=encode_answer,
             policy=asked.policy,
         )
-        if asked.items:
-            notes[f"sent {scope.path}"] = key, asked.items
         try:
             if asked.is_stream:
                 return await self._streamed(attempt, call, exchange)

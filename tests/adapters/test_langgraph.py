@@ -16,6 +16,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from journal import Journal, NotInTurn, Ran, Turn, TurnBlocked, TurnFailed, io, never, safe
 from journal.adapters.langgraph import DurableCalls, JournalSaver, durable
 from tests.adapters.bench import Bench
+from tests.adapters.growing import LONG, check_kept_once
 from tests.adapters.langgraph_model import Scripted, asks, last, said
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +77,26 @@ async def test_globs_come_before_marks(bench: Bench) -> None:
     await bench.lose(work, tools={"refund_*": "never"})
     assert "may have completed" in await bench.run(work, tools={"refund_*": "never"})
     assert bench.ran == ["refund"]
+
+
+async def test_the_log_holds_of_a_conversation_what_is_new(bench: Bench) -> None:
+    model = Scripted(says=[asks(("look", {}, "c1")), asks(("look", {}, "c2")), AIMessage("done")])
+
+    @tool
+    @safe
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async def work(turn: Turn, prompt: str) -> str:
+        return said(
+            await durable(create_agent(model, [look], middleware=[DurableCalls()])).ainvoke(
+                {"messages": [("user", LONG)]}
+            )
+        )
+
+    assert await bench.run(work) == "done"
+    await check_kept_once(bench, LONG, 3)
 
 
 async def test_policy_of_metadata_and_by_default(bench: Bench) -> None:

@@ -29,6 +29,7 @@ from journal import Ran, Turn, TurnBlocked, TurnFailed, never, safe
 from journal.adapters.pydantic_ai import JournalDurability
 from journal.core.errors import DidNotHappen
 from tests.adapters.bench import Bench
+from tests.adapters.growing import LONG, check_kept_once
 
 pytestmark = pytest.mark.anyio
 
@@ -103,6 +104,20 @@ async def test_a_finished_run_is_not_run_again(bench: Bench) -> None:
     outcome = calls["model#1"].outcome
     assert outcome is not None
     assert outcome.usage["output_tokens"] > 0
+
+
+async def test_the_log_holds_of_a_conversation_what_is_new(bench: Bench) -> None:
+    agent = supporter(Script([("lookup", ORDER)], [("lookup", ORDER)]))
+
+    @agent.tool_plain
+    async def lookup(order: str) -> str:
+        return f"order {order}"
+
+    async def work(turn: Turn, prompt: str) -> Any:
+        return (await agent.run(LONG)).output
+
+    assert await bench.run(work) == "done"
+    await check_kept_once(bench, LONG, 3)
 
 
 @pytest.mark.parametrize("said_by", ["nothing", "marker", "metadata", "journal", "agent", "toolset"])

@@ -19,6 +19,7 @@ from journal.adapters.dialects import read_request
 from journal.core.errors import InvalidOptions
 from journal.demo.loopback import Reply
 from tests.adapters.bench import Bench, Handler
+from tests.adapters.growing import LONG, check_kept_once
 from tests.adapters.provider import HANG, Provider, chat, chat_stream, failure, message
 
 pytestmark = pytest.mark.anyio
@@ -143,13 +144,13 @@ async def test_the_log_holds_of_a_conversation_what_is_new(bench: Bench) -> None
 
         async def work(turn: Turn, prompt: str) -> None:
             async with openai_at(provider) as client:
-                messages: list[Any] = said("a-long-question")
+                messages: list[Any] = said(LONG)
                 for number in range(3):
                     await client.chat.completions.create(model="m", messages=messages)
                     messages += [{"role": "assistant", "content": "b"}, *said(str(number))]
 
         await bench.run(work)
-    assert (await log_of(bench)).count(b"a-long-question") == 1
+    await check_kept_once(bench, LONG, 3)
 
 
 # What parts from the log ---------------------------------------------------------------------------

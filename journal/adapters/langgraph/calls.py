@@ -17,8 +17,8 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.adapters.langgraph import messages
-from journal.adapters.langgraph.failures import ToolInterrupted, is_interruption
 from journal.adapters.langgraph.messages import Suspended
 from journal.adapters.langgraph.place import Place, Start, current_place, tool_errors
 from journal.core import values
@@ -104,14 +104,12 @@ async def _model(place: Place, request: ModelRequest[Any], act: Callable[[], Awa
     asked = messages.said(request.messages)
     digest = messages.input_digest(asked)
     start = place.start(f"{task.path}/model", _visit(config, request.runtime), digest)
-    recorded = messages.recorded_input(request.system_message, asked, place.sent.get(task.parent))
-    place.sent[task.parent] = (start.key, asked)
     call = Call(
         key=start.key,
         kind="model",
         name=task.node,
         act=reporting(act, messages.usage_of),
-        input=recorded,
+        input=messages.recorded_input(request.system_message, asked),
         input_digest=digest,
         is_counted=False,
         config_digest=messages.config_digest(request),

@@ -129,33 +129,15 @@ def input_digest(asked: Sequence[Any]) -> bytes:
     return values.digest(values.encode(list(asked), what="the input of a model call", limit=_NO_LIMIT))
 
 
-def recorded_input(
-    system: BaseMessage | None, asked: list[Any], sent: tuple[str, list[Any]] | None
-) -> bytes | None:
-    """What the intent keeps: messages that an earlier call of the graph sent already are referred to.
-
-    None if it is too large for the log; the digest stands for it then.
-    """
-    kept: dict[str, Any] = {}
+def recorded_input(system: BaseMessage | None, asked: list[Any]) -> bytes | None:
+    """What the intent keeps. None if it is too large for the log; the digest stands for it then."""
+    kept: dict[str, Any] = {"messages": asked}
     if system is not None:
         kept["system"] = plain(system.content)
-    if sent is not None and (same := _common(sent[1], asked)):
-        kept["after"] = {"call": sent[0], "messages": same}
-        asked = asked[same:]
-    kept["messages"] = asked
     try:
         return values.encode(kept, what="the input of a model call")
     except ValueTooLarge:
         return None
-
-
-def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
 
 
 def config_digest(request: ModelRequest[Any]) -> bytes:

@@ -67,8 +67,6 @@ class Place:
             scope=path,
             claim=values.digest(attempt.holding.claim.token),
         )
-        self.sent: dict[str, tuple[str, list[Any]]] = {}
-        """By graph: key and messages of its latest model call."""
         self._tasks: dict[str, Task] = {}
         self._asked: list[tuple[str, int, str, str]] = []
         self._starts: dict[str, list[Start]] = {}

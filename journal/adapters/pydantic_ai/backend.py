@@ -20,8 +20,9 @@ from pydantic_ai.durable_exec import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.toolsets.abstract import ToolsetTool
 
+from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.adapters.pydantic_ai import messages, tools
-from journal.adapters.pydantic_ai.failures import ResultLost, ToolInterrupted, is_interruption
+from journal.adapters.pydantic_ai.failures import ResultLost
 from journal.adapters.pydantic_ai.place import Place, current_place
 from journal.core import values
 from journal.core.errors import DidNotHappen, InvalidValue
@@ -98,17 +99,14 @@ def _model_call(
         provider_acts = False
         request = asked[1]
         conversation, config = request.messages, [asked[2], request.model_settings]
-    key = place.key("model")
     said = messages.said(conversation)
-    recorded = messages.recorded_input(said, place.sent)
-    place.sent = (key, said)
     about = [messages.system_prompts(conversation), messages.instructions_of(conversation)]
     return Call(
-        key=key,
+        key=place.key("model"),
         kind="model",
         name=agent_name,
         act=reporting(body, messages.usage_of),
-        input=recorded,
+        input=messages.recorded({"messages": said}),
         input_digest=messages.conversation_digest(said),
         config_digest=messages.digest_of([about, config]),
         policy="never" if provider_acts else "safe",

@@ -1,4 +1,4 @@
-"""Exceptions that the log keeps well enough to raise them again, and what a broken connection looks like.
+"""Exceptions of Pydantic AI that the log keeps well enough to raise them again.
 
 Of a provider's error only status, code and the retry delay are kept, never its body, which may quote the prompt.
 """
@@ -10,24 +10,6 @@ from pydantic_ai import exceptions
 
 from journal.core.failures import register_error
 
-_INTERRUPTIONS = frozenset(
-    {
-        "TimeoutException",  # httpx
-        "NetworkError",
-        "RemoteProtocolError",
-        "APITimeoutError",  # openai, anthropic
-        "APIConnectionError",
-        "ServerTimeoutError",  # aiohttp
-        "ClientConnectionError",
-        "Timeout",  # requests
-        "ClosedResourceError",  # anyio: the pipe to an MCP server
-        "BrokenResourceError",
-        "EndOfStream",
-    }
-)
-_MCP_INTERRUPTIONS = frozenset({-32000, -32001, 408})
-"""Codes that an MCP client makes up itself: connection closed, request timed out."""
-
 
 class ResultLost(Exception):
     """What a tool returned could not be written down. It ran."""
@@ -35,32 +17,6 @@ class ResultLost(Exception):
     @classmethod
     def of(cls, error: Exception) -> "ResultLost":
         return cls(f"{type(error).__qualname__}")
-
-
-class ToolInterrupted(ConnectionError):
-    """A `never` tool broke off in a way that does not tell whether its effect took place."""
-
-
-def is_interruption(error: BaseException | None) -> bool:
-    """Whether the effect may have taken place although `error` came, which may be wrapped in another."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, TimeoutError | ConnectionError | EOFError):
-            return True
-        names = {cls.__name__ for cls in type(error).__mro__}
-        if not names.isdisjoint(_INTERRUPTIONS):
-            return True
-        if names & {"MCPError", "McpError"} and _mcp_code(error) in _MCP_INTERRUPTIONS:
-            return True
-        if isinstance(error, BaseExceptionGroup) and any(is_interruption(part) for part in error.exceptions):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return False
-
-
-def _mcp_code(error: BaseException) -> object:
-    return getattr(getattr(error, "error", error), "code", None)
 
 
 _KEPT = ("model_name", "provider_error_code", "provider_error_type", "retry_after", "in_stream")
@@ -82,7 +38,6 @@ def _rebuilt(cls: type[exceptions.ModelAPIError], kept: dict[str, Any]) -> excep
 
 
 def _register() -> None:
-    register_error(ToolInterrupted)
     for plain in (
         exceptions.AgentRunError,
         exceptions.UserError,

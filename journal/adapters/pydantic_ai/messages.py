@@ -69,34 +69,12 @@ def instructions_of(messages: Sequence[ModelMessage]) -> str | None:
     return None
 
 
-def recorded_input(conversation: list[Any], sent: tuple[str, list[Any]] | None) -> bytes | None:
-    """What the intent keeps: messages that an earlier call of the scope sent already are referred to.
-
-    None if it is too large for the log; the digest stands for it then.
-    """
-    kept: dict[str, Any] = {}
-    if sent is not None and (same := _common(sent[1], conversation)):
-        kept["after"] = {"call": sent[0], "messages": same}
-        conversation = conversation[same:]
-    kept["messages"] = conversation
-    return recorded(kept)
-
-
 def recorded(value: Any) -> bytes | None:
     """`value` for the log, or None where it cannot be kept."""
     try:
         return values.encode(value, what="the input of a call")
     except (InvalidValue, ValueTooLarge):
         return None
-
-
-def _common(before: list[Any], now: list[Any]) -> int:
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
 
 
 def conversation_digest(conversation: list[Any]) -> bytes:

@@ -8,7 +8,6 @@ of deferred tools, in the same handler, counts on.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 from urllib.parse import quote
 
 from journal.core import values
@@ -25,8 +24,6 @@ class Place:
     def __init__(self, scope: Scope) -> None:
         self.attempt = scope.attempt
         self.scope = scope
-        self.sent: tuple[str, list[Any]] | None = None
-        """Key and messages of the latest model call."""
         self._asked: dict[str, str] = {}
 
     def key(self, name: str) -> str:

@@ -10,7 +10,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.toolsets.abstract import AbstractToolset, ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
-from journal.adapters.pydantic_ai.failures import ToolInterrupted, is_interruption
+from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.core.errors import DidNotHappen
 from journal.engine.agent import Agent
 from journal.engine.context import in_call
