@@ -141,6 +141,9 @@ def parting(error: Diverged) -> str:
         return (
             f"call {error.call!r} was cancelled by the code when it was recorded, and now nothing cancels it"
         )
+    if "winner" in recorded:
+        count = (asked or {}).get("branches")
+        return f"the race {error.call!r} was won by branch {recorded['winner']}, and the code gives it {count} now"
     if "config_digest" in recorded:
         return (
             f"call {error.call!r} was made with another configuration (prompt, tools, settings) than the code has "

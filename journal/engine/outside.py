@@ -17,7 +17,7 @@ import anyio
 
 from journal.core import values
 from journal.core.codec import seal
-from journal.core.errors import ControlFlow, InvalidOptions
+from journal.core.errors import ControlFlow, Diverged, InvalidOptions
 from journal.core.records import NewRecord, Observed
 from journal.engine.context import in_call
 from journal.engine.scope import Scope, current_scope, enter_root
@@ -99,12 +99,17 @@ async def race(attempt: "Attempt", branches: tuple[Awaitable[R], ...]) -> tuple[
         raise InvalidOptions("turn.race needs at least one branch")
     scope = _scope(attempt, "turn.race")
     key = scope.next_key("@race")
+    known = attempt.history.observed.get(key)
+    if known is not None and int(values.decode(known.value)) >= len(branches):
+        for branch in branches:
+            if asyncio.iscoroutine(branch):
+                branch.close()
+        raise _without_winner(attempt, key, int(values.decode(known.value)), len(branches))
     tasks = [
         asyncio.ensure_future(_branch(attempt, f"{key}/{place}", branch))
         for place, branch in enumerate(branches)
     ]
     try:
-        known = attempt.history.observed.get(key)
         if known is not None:
             winner = int(values.decode(known.value))
             await asyncio.wait({tasks[winner]})
@@ -123,6 +128,12 @@ async def race(attempt: "Attempt", branches: tuple[Awaitable[R], ...]) -> tuple[
             if not task.cancelled():
                 task.exception()  # a loser's failure is nobody's
     return winner, tasks[winner].result()
+
+
+def _without_winner(attempt: "Attempt", key: str, winner: int, count: int) -> Diverged:
+    error = Diverged(call=key, recorded={"key": key, "winner": winner}, asked={"key": key, "branches": count})
+    attempt.fatal = attempt.fatal or error
+    return error
 
 
 async def _branch(attempt: "Attempt", path: str, branch: Awaitable[R]) -> R:

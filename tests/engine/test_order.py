@@ -11,6 +11,7 @@ import pytest
 
 from journal import Journal, Turn, TurnBlocked, TurnFailed, tool
 from journal.core.errors import InvalidOptions
+from journal.engine.order import Order
 from journal.worlds import open_world
 
 pytestmark = pytest.mark.anyio
@@ -252,6 +253,51 @@ async def test_replay_goes_on_beside_turns_that_keep_the_loop_busy(url: str) -> 
     assert time.monotonic() - started < 9, "no stall was waited for"
 
 
+async def test_an_attempt_that_never_rests_goes_on_all_the_same(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.order._MOST_PASSES", 20)
+
+    async def quick(n: int) -> int:
+        return n
+
+    async def handler(turn: Turn) -> list[int]:
+        async def spin() -> None:
+            while True:
+                await asyncio.sleep(0)
+
+        spinning = asyncio.create_task(spin())
+        try:
+            return await asyncio.gather(*(turn.step(quick, n) for n in range(3)))
+        finally:
+            spinning.cancel()
+
+    assert await twice(url, handler) == ([0, 1, 2], [0, 1, 2])
+
+
+async def test_a_loop_that_does_not_show_what_is_ready(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop: an attempt counts as at rest after a number of passes."""
+    plain = Order.__init__
+
+    def blind(self: Order, attempt: Any) -> None:
+        plain(self, attempt)
+        self._ready = None
+
+    monkeypatch.setattr(Order, "__init__", blind)
+    gates = Gates(*"ab")
+
+    async def handler(turn: Turn) -> list[str]:
+        if turn.attempt == 1:
+            opening = asyncio.create_task(gates.open(*"ba"))
+        tasks = [asyncio.create_task(turn.step(gates, name)) for name in "ab"]
+        came = [await done for done in asyncio.as_completed(tasks)]
+        if turn.attempt == 1:
+            await opening
+        return came
+
+    assert await twice(url, handler) == (["b", "a"], ["b", "a"])
+
+
 # Races and timeouts ----------------------------------------------------------------------------------
 
 
@@ -280,6 +326,20 @@ async def test_two_who_arrive_together_are_told_apart_by_the_record(url: str) ->
 
     live, replayed = await twice(url, handler)
     assert live == replayed
+
+
+async def test_a_race_without_the_branch_that_won_is_a_divergence(url: str) -> None:
+    async def quick(n: int) -> int:
+        return n
+
+    async def handler(turn: Turn) -> Any:
+        late = asyncio.sleep(30) if turn.attempt == 1 else turn.step(quick, 1)
+        if turn.attempt == 1:
+            return await turn.race(late, turn.step(quick, 1))
+        return await turn.race(late)
+
+    with pytest.raises(TurnBlocked, match="was won by branch 1"):
+        await twice(url, handler)
 
 
 async def test_a_race_raises_what_its_winner_raised(url: str) -> None:
