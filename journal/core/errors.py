@@ -23,6 +23,7 @@
 
 Errors carry fields; the message is made of them and says what to do next.
 One long file on purpose: a tree is read whole.
+Long since every error stands here, in one tree.
 """
 
 from typing import Any

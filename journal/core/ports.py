@@ -6,6 +6,7 @@ whoever writes a world needs all of it, and nothing else.
 
 Everything enters through one door, `Log.append`. Under the run's lock, in this order:
 batch id or key known? → claim (equality, both parts) → `prev_batch` in the log? → `at_head` → write all.
+Long since the promises to every world stand here, as docstrings.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Sequence

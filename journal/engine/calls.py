@@ -4,6 +4,7 @@
 started only behind a durable intent, under a claim that holds; what it returns is durable. Everything that can
 go wrong after the act began ends as an outcome (ok, error, unknown, value_lost), as evidence, or as a call left
 in doubt for the next holder; never as silence.
+Long since one call is read best in one place, from its intent to its outcome.
 """
 
 import asyncio

@@ -3,6 +3,7 @@
 Passive until the first await: it opens the store once per event loop and process, and closes with the loop, or with
 ``async with journal:`` where the caller wants to see it close. Long because it is one object's whole public
 surface; what it decides lives elsewhere (`retrial.py`, `runtime.py`).
+Long since it is the one object that users hold: most of it is signatures and their docstrings.
 """
 
 import asyncio

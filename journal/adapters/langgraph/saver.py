@@ -3,6 +3,7 @@
 ``create_agent(..., checkpointer=JournalSaver(journal))`` works with and without turns, sync and async, from several
 processes at once. Values are written by LangGraph's serializer, which does not pickle. Next: `threads.py`
 (where they live), `journal/replay/thread.py` (the fold).
+Long since the interface has every method twice, async and sync.
 """
 
 import random
