@@ -9,6 +9,7 @@ from collections import Counter
 
 import msgspec
 
+from journal.core import values
 from journal.core.codec import open_record
 from journal.core.records import (
     CallEvidence,
@@ -29,6 +30,11 @@ from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import intervene
 
 _TASK = re.compile(r"t[0-9]+")
+TASK_MARK = "@task"
+"""Under which a task's scope says what it began with, where that was no call."""
+
+First = tuple[str, bytes]
+"""What a task began with: the name of a call and the digest of its input; else what it was, and nothing."""
 
 
 def scope_of(key: str) -> str:
@@ -115,7 +121,8 @@ class TurnHistory:
         self._claimed: set[str] = set()
         self.observed_at: dict[str, tuple[int, float]] = {}
         """(seq, time) of what was observed, by key."""
-        self._tasks: dict[str, dict[str, tuple[str, bytes]]] | None = None
+        self._tasks: dict[str, dict[str, First]] = {}
+        self._are_tasks_noted = False
 
     def add(self, record: Record) -> None:
         """Take in the next record of the run."""
@@ -176,6 +183,7 @@ class TurnHistory:
         return call
 
     def _retry(self, retried: TurnRetried, seq: int) -> None:
+        self._note_tasks()  # a task is known by its first call, also when that is set aside
         cause = self.calls.get(self.finished.cause or "") if self.finished is not None else None
         self.finished = None
         self.blocked = None
@@ -206,19 +214,26 @@ class TurnHistory:
                 events.append((seq, Event(key, time, False)))
         return [event for _, event in sorted(events, key=_seq)]
 
-    def tasks_of(self, scope: str) -> dict[str, tuple[str, bytes]]:
-        """The scopes of tasks that were opened below `scope`: its first recorded call, by name."""
-        if not self.calls:
-            return {}
-        if self._tasks is None:
-            self._tasks = {}
-            for key, call in self.calls.items():
-                parent, _, name = scope_of(key).rpartition("/")
-                if call.intent is not None and _TASK.fullmatch(name):
-                    self._tasks.setdefault(parent, {}).setdefault(
-                        name, (call.intent.name, call.intent.input_digest)
-                    )
+    def tasks_of(self, scope: str) -> dict[str, First]:
+        """The scopes of tasks that were opened below `scope`: what each began with, by name."""
+        if not self._are_tasks_noted:
+            self._note_tasks()
+            self._are_tasks_noted = True
         return self._tasks.get(scope, {})
+
+    def _note_tasks(self) -> None:
+        firsts = {
+            key: (str(values.decode(seen.value)), b"")
+            for key, seen in self.observed.items()
+            if key.endswith(f"/{TASK_MARK}")
+        }
+        for key, call in self.calls.items():
+            if call.intent is not None:
+                firsts.setdefault(key, (call.intent.name, call.intent.input_digest))
+        for key, first in firsts.items():
+            parent, _, name = scope_of(key).rpartition("/")
+            if _TASK.fullmatch(name):
+                self._tasks.setdefault(parent, {}).setdefault(name, first)
 
     def difference_of(self, key: str) -> Input | None:
         """What the recorded input of the call is put together from; None where it stands in its record.

@@ -82,13 +82,13 @@ def decide(asked: Asked, history: TurnHistory) -> Decision:
     call = history.calls.get(asked.key)
     if call is None or (call.intent is None and call.outcome is None):
         if asked.is_counted and (missing := history.unclaimed_in(scope_of(asked.key))) is not None:
-            return Diverge(recorded_call(history.calls[missing]), _asked(asked))
+            return Diverge(recorded_call(history.calls[missing]), asked_call(asked))
         return FIRST
     intent = call.intent
     if intent is not None and (
         intent.input_digest != asked.input_digest or intent.name != asked.name or intent.kind != asked.kind
     ):
-        return Diverge(recorded_call(call), _asked(asked))
+        return Diverge(recorded_call(call), asked_call(asked))
     if call.outcome is not None:
         return Serve(call.outcome)
     assert intent is not None
@@ -119,7 +119,8 @@ def recorded_call(call: CallHistory) -> dict[str, Any]:
     }
 
 
-def _asked(asked: Asked) -> dict[str, Any]:
+def asked_call(asked: Asked) -> dict[str, Any]:
+    """The call as the code asks for it, likewise."""
     return {
         "key": asked.key,
         "kind": asked.kind,

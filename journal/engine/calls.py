@@ -185,7 +185,8 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             if (probed := await _probe(attempt, call)) is not None:
                 return probed
         case Run(number, _):
-            pass
+            if number == 1 and not attempt.is_offline:
+                await attempt.order.passed(asked)
     return await _carry_out(attempt, call, number)
 
 

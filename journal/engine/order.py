@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from journal.core.errors import Diverged
 from journal.engine.scope import current_attempt_of
 from journal.replay.history import Event
-from journal.replay.matcher import recorded_call
+from journal.replay.matcher import Asked, asked_call, recorded_call
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -40,6 +40,8 @@ class Order:
         self._asked: dict[str, asyncio.Future[None]] = {}
         self._live: list[tuple[int, asyncio.Future[None]]] = []
         """By landing (`Holding.commit`)."""
+        self._new: list[Asked] = []
+        """Calls that are in no record, and wait for all that is."""
         self._ready: deque[Any] | None = getattr(self._loop, "_ready", None)
         self._passes = self._restless = 0
         self._is_ticking = False
@@ -110,6 +112,15 @@ class Order:
         """Return once all that is recorded was released. Raises `Diverged` as `released` does."""
         if self._due:
             await self.live(0)
+
+    async def passed(self, asked: Asked) -> None:
+        """`drained`, for a call that is in no record: it acts behind all that is. Raises `Diverged` as that does."""
+        if self._due:
+            self._new.append(asked)
+            try:
+                await self.live(0)
+            finally:
+                self._new.remove(asked)
 
     def drop(self, key: str) -> None:
         """Nobody waits for that event any more: the next one may come."""
@@ -209,10 +220,22 @@ class Order:
     def _refuse(self, key: str, waiting: "list[asyncio.Future[None]]", **more: str) -> None:
         call = self._attempt.history.calls.get(key)
         recorded = {**(recorded_call(call) if call is not None else {"key": key}), **more}
-        asked = {"key": key} if more else None
+        asked = {"key": key} if more else self._in_place_of(key)
         for future in waiting:
             if not future.done():
                 future.set_exception(Diverged(call=key, recorded=recorded, asked=asked))
+
+    def _in_place_of(self, key: str) -> dict[str, Any] | None:
+        """A new call that was most likely meant to be that one: the same function, in a task from the same place."""
+        parent, name = _outside_of_task(key)
+        new = (asked for asked in self._new if _outside_of_task(asked.key) == (parent, name))
+        return next(({**asked_call(asked), "key": key} for asked in new), None)
+
+
+def _outside_of_task(key: str) -> tuple[str, str]:
+    """The scope that the task of the call was started in, and what the call is named there."""
+    scope, _, name = key.rpartition("/")
+    return scope.rpartition("/")[0], name
 
 
 def _landing(place: "tuple[int, asyncio.Future[None]]") -> int:

@@ -2,23 +2,25 @@
 
 The root scope is the handler's. A task that makes a call of its own opens a scope below the one it was started in
 (``t1``, ``t2``, counted in the order in which they first call); a nested agent is given one by its adapter. Keys
-read ``t1/lookup#2``: the second start of `lookup` in that scope. On replay a task is known again by its first call:
-`asyncio.as_completed` starts what it is given in any order.
+read ``t1/lookup#2``: the second start of `lookup` in that scope. On replay a task is known again by what it began with:
+`asyncio.as_completed` starts what it is given in any order, and a task that left nothing in the log may come first now.
+A task that begins with something else than a call (a clock, a race, a harness) says so in a record, ``t1/@task``.
 """
 
 import asyncio
 import random
 from contextvars import Context, ContextVar
+from itertools import count
 from typing import TYPE_CHECKING
 
+from journal.core import values
+from journal.core.codec import seal
 from journal.core.errors import NotInTurn
+from journal.core.records import Observed
+from journal.replay.history import TASK_MARK, First
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
-
-
-First = tuple[str, bytes]
-"""The first call of a task: the name of what it calls, and the digest of its input."""
 
 
 class Scope:
@@ -36,7 +38,7 @@ class Scope:
         self.taken: set[str] = set()
         """Names beyond those."""
         self.recorded: dict[str, First] | None = None
-        """Scopes of tasks below this one that the log knows, and that were not opened yet, by name."""
+        """Scopes of tasks below this one that the log knows, and that were not opened yet."""
         self.chance: random.Random | None = None
 
     def next_key(self, name: str) -> str:
@@ -45,13 +47,15 @@ class Scope:
         self.counts[name] = count
         return f"{self.path}/{name}#{count}" if self.path else f"{name}#{count}"
 
-    def name_of_task(self, first: First | None) -> str:
-        """The name of the next scope of a task below this one, whose first call is that."""
+    def name_of_task(self, first: First) -> str:
+        """The name of the next scope of a task below this one, which begins with that."""
         if self.recorded is None:
-            self.recorded = dict(self.attempt.history.tasks_of(self.path))
+            known = self.attempt.history.tasks_of(self.path)
+            self.recorded = {name: known[name] for name in sorted(known, key=_number)}
         name = next((name for name, known in self.recorded.items() if known == first), None)
         if name is None:
-            name = f"t{self.tasks + 1}"
+            fresh = (f"t{number}" for number in count(self.tasks + 1))
+            name = next(name for name in fresh if name not in self.taken and name not in self.recorded)
         self.recorded.pop(name, None)
         self.taken.add(name)
         while (following := f"t{self.tasks + 1}") in self.taken:
@@ -60,11 +64,15 @@ class Scope:
         return name
 
 
+def _number(name: str) -> int:
+    return int(name[1:])
+
+
 _current: ContextVar[Scope | None] = ContextVar("journal_scope", default=None)
 
 
 def current_scope(what: str, attempt: "Attempt | None" = None, first: First | None = None) -> Scope:
-    """The scope of the running task, opened if it is the task's first call, which is `first`.
+    """The scope of the running task, opened if it is the first that the task does: the call `first`, else `what`.
 
     Raises `NotInTurn`.
     """
@@ -76,12 +84,22 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: First | No
             raise NotInTurn(what=what)
         scope = attempt.root
     if scope.task is not task:
-        name = scope.name_of_task(first)
+        name = scope.name_of_task(first or (what, b""))
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
+        if first is None:
+            _mark(scope, what)
         if task is not None:
             scope.attempt.tasks.add(task)
         _current.set(scope)
     return scope
+
+
+def _mark(scope: Scope, what: str) -> None:
+    """Let the log say what the task began with, since no call does."""
+    attempt, key = scope.attempt, f"{scope.path}/{TASK_MARK}"
+    if key not in attempt.history.observed:
+        mark = Observed(value=values.encode(what))
+        attempt.holding.buffer(seal(attempt.holding.run, mark, turn=attempt.turn_id, key=key))
 
 
 def current_attempt_of(context: Context) -> "Attempt | None":

@@ -1,0 +1,213 @@
+"""Tasks are known again on replay by what they began with, in whatever order they begin: SEMANTICS 3."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal import Journal, Turn, TurnBlocked, TurnFailed
+
+pytestmark = pytest.mark.anyio
+
+Handler = Callable[[Turn], Awaitable[Any]]
+Beginning = Callable[[Turn, AsyncExitStack], Awaitable[Any]]
+
+
+class Again(RuntimeError):
+    """Ends the first attempt."""
+
+
+async def again(url: str, handler: Handler) -> Any:
+    """What the second attempt comes to, with the first's records before it."""
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> Any:
+        return await handler(turn)
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="Again"):
+            await work.run(None, run_id="r")
+        return await (await journal.retry("r")).settle(20, serve=True)
+
+
+async def test_a_task_that_left_no_record_may_begin_before_one_that_did() -> None:
+    """`as_completed` starts coroutines in the order of a set, which is another one in every process."""
+    acts: list[str] = []
+    hanging = asyncio.Event()
+
+    async def act(name: str, attempt: int) -> str:
+        if name == "a" and attempt == 1:
+            hanging.set()
+            await asyncio.Event().wait()
+        acts.append(name)
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        async def one(name: str) -> str:
+            return await turn.step(lambda name: act(name, turn.attempt), name)
+
+        names = "ba" if turn.attempt == 1 else "ab"
+        tasks = {name: asyncio.create_task(one(name)) for name in names}
+        if turn.attempt == 1:
+            await tasks["b"]
+            await hanging.wait()
+            raise Again
+        return list(await asyncio.gather(tasks["a"], tasks["b"]))
+
+    assert await again("memory:", handler) == ["a", "b"]
+    assert acts == ["b", "a"], "each acted once"
+
+
+async def test_a_new_call_acts_behind_all_that_is_recorded() -> None:
+    order: list[str] = []
+
+    async def first(name: str) -> str:
+        return name
+
+    async def fresh(name: str) -> str:
+        order.append(f"{name} acts")
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        async def old() -> None:
+            for name in ("one", "two"):
+                if turn.attempt == 2:
+                    await asyncio.sleep(0.05)
+                await turn.step(first, name)
+                order.append(f"{name} is through")
+
+        async def new() -> str:
+            return await turn.step(fresh, "new")
+
+        if turn.attempt == 1:
+            await asyncio.create_task(old())
+            order.clear()
+            raise Again
+        await asyncio.gather(new(), old())
+        return order
+
+    assert await again("memory:", handler) == ["one is through", "two is through", "new acts"]
+
+
+async def test_another_input_among_parallel_calls_is_told_field_by_field(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.2)
+    acts: list[str] = []
+
+    async def look(name: str) -> str:
+        acts.append(name)
+        return name
+
+    async def handler(turn: Turn) -> Any:
+        names = ["a", "b"] if turn.attempt == 1 else ["a", "other"]
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(turn.step(look, name))
+        raise Again
+
+    with pytest.raises(TurnBlocked, match="divergence") as caught:
+        await again("memory:", handler)
+    assert '\'t2/look#1\' with the input {"name":"other"}' in str(caught.value)
+    assert 'recorded with {"name":"b"}' in str(caught.value)
+    assert acts == ["a", "b"], "nothing new acted inside old history"
+
+
+async def _clock(turn: Turn, _: AsyncExitStack) -> Any:
+    return turn.now().isoformat()
+
+
+async def _chance(turn: Turn, _: AsyncExitStack) -> Any:
+    return str(turn.uuid())
+
+
+async def _timeout(turn: Turn, stack: AsyncExitStack) -> Any:
+    return await stack.enter_async_context(turn.timeout(60))
+
+
+async def _flag(turn: Turn, _: AsyncExitStack) -> Any:
+    return turn.is_cancel_requested()
+
+
+async def _patch(turn: Turn, _: AsyncExitStack) -> Any:
+    return turn.patched("p")
+
+
+async def _race(turn: Turn, _: AsyncExitStack) -> Any:
+    async def look(name: str) -> str:
+        return name
+
+    return list(await turn.race(turn.step(look, "x")))
+
+
+@pytest.mark.parametrize("begin", [_clock, _chance, _timeout, _flag, _patch, _race])
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_a_task_that_begins_with_no_call_is_known_by_what_it_began_with(
+    begin: Beginning, scheme: str, tmp_path: Path
+) -> None:
+    """Beside one that begins with a call, and comes first on replay."""
+    acts: list[str] = []
+    said: list[Any] = []
+
+    async def look(name: str) -> str:
+        acts.append(name)
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        async def odd() -> str:
+            async with AsyncExitStack() as stack:
+                said.append(await begin(turn, stack))
+                return await turn.step(look, "odd")
+
+        async def plain() -> str:
+            return await turn.step(look, "plain")
+
+        makers = [plain, odd] if turn.attempt == 1 else [odd, plain]
+        tasks = [asyncio.create_task(make()) for make in makers]
+        names = sorted([await task for task in tasks])
+        if turn.attempt == 1:
+            raise Again
+        return names
+
+    url = "memory:" if scheme == "memory" else f"sqlite:{tmp_path / 'j.db'}"
+    assert await again(url, handler) == ["odd", "plain"]
+    assert sorted(acts) == ["odd", "plain"]
+    assert said[0] == said[1]
+
+
+async def test_a_task_is_known_by_its_first_call_also_once_that_is_set_aside() -> None:
+    """A retry sets a failed call aside; the task that made it still has the calls behind it."""
+    acts: list[str] = []
+
+    async def fails(name: str) -> str:
+        acts.append(name)
+        if acts.count(name) == 1:
+            raise Again
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        async def one(name: str) -> str:
+            return await turn.step(fails, name)
+
+        names = "ab" if turn.attempt == 1 else "ba"
+        tasks = [asyncio.create_task(one(name)) for name in names]
+        await asyncio.wait(tasks)
+        return sorted([await task for task in tasks])
+
+    journal = Journal("memory:")
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> Any:
+        return await handler(turn)
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        with pytest.raises(TurnFailed):
+            await (await journal.retry("r")).settle(20, serve=True)
+        assert await (await journal.retry("r")).settle(20, serve=True) == ["a", "b"]
+    assert sorted(acts) == ["a", "a", "b", "b"]
