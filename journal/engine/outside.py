@@ -1,8 +1,8 @@
 """What a handler sees that is no call: the clock, chance, a race's winner, a timeout, whether it was asked to stop.
 
 Each is *observed*: recorded when the code asks, and answered from the log on replay. The record rides with the next
-commit, so whatever rests on it lies behind it in the log. Chance needs no record: it follows from the turn's seed and the scope.
-Keys count in the scope as those of calls do, and begin with ``@``.
+commit, so whatever rests on it lies behind it in the log. Chance needs no record: it follows from the turn's seed and
+the scope. Keys count in the scope as those of calls do, and begin with ``@``.
 """
 
 import asyncio
