@@ -236,7 +236,8 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
         except asyncio.CancelledError:
             if not await attempt.is_stopping():
                 # The handler's own doing, before the act began: the log must say so, or a replay would act.
-                await durable(attempt, call, CallOutcome(status="cancelled", cancelled=True))
+                cancelled = CallOutcome(status="cancelled", cancelled=True)
+                await _in_order(attempt, await durable(attempt, call, cancelled))
             raise
         if call.kind == "model" and call.input is not None:
             attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
@@ -279,11 +280,16 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    landing = await durable(attempt, call, outcome, blob)
+    try:
+        landing = await durable(attempt, call, outcome, blob)
+    except asyncio.CancelledError as error:
+        if attempt.stop is None and (landed := getattr(error, "__journal_landing__", None)) is not None:
+            await _in_order(attempt, landed)
+        raise
     attempt.inputs.settled(call.key, data)
+    await _in_order(attempt, landing)
     if interruption is not None:
         raise interruption
-    await _in_order(attempt, landing)
     return Settled(call, outcome, data, False, cause)
 
 
