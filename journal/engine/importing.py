@@ -46,19 +46,7 @@ async def import_bundle(bundle: Bundle, target: World, on_progress: Progress) ->
     id, `RunGone`, and what the store raises.
     """
     image, source = bundle.image, BundleSource(bundle)
-    if bundle.header.namespace != target.namespace:
-        raise InvalidOptions(
-            f"{bundle.path} is a run of namespace {bundle.header.namespace!r}, and {target.namespace!r} was asked for: "
-            f"give --namespace {bundle.header.namespace}"
-        )
-    if image.min_reader > MIN_READER:
-        raise RunTooNew(run_id=image.run, min_reader=image.min_reader, reads=MIN_READER)
-    for seq, what in ((p.seq, p.what) for p in (await verify(source, image)).problems):
-        raise BundleDamaged(
-            f"{'the run' if seq is None else f'record {seq}'}: {what}; nothing was imported (journal verify says all)",
-            path=bundle.path,
-            line=1 if seq is None else seq + 1,
-        )
+    await check_bundle(bundle, target)
     tries = VERIFY_TRIES
     while True:
         there = await target.run(image.run)
@@ -75,6 +63,24 @@ async def import_bundle(bundle: Bundle, target: World, on_progress: Progress) ->
         else:
             held_back = image.is_unfinished and image.closed is None
             return Imported(run=image.run, result="imported", records=image.head, held_back=held_back)
+
+
+async def check_bundle(bundle: Bundle, target: World) -> None:
+    """Raise what speaks against bringing the run, or a part of it, into `target`, before anything is written."""
+    image, source = bundle.image, BundleSource(bundle)
+    if bundle.header.namespace != target.namespace:
+        raise InvalidOptions(
+            f"{bundle.path} is a run of namespace {bundle.header.namespace!r}, and {target.namespace!r} was asked for: "
+            f"give --namespace {bundle.header.namespace}"
+        )
+    if image.min_reader > MIN_READER:
+        raise RunTooNew(run_id=image.run, min_reader=image.min_reader, reads=MIN_READER)
+    for seq, what in ((p.seq, p.what) for p in (await verify(source, image)).problems):
+        raise BundleDamaged(
+            f"{'the run' if seq is None else f'record {seq}'}: {what}; nothing was written (journal verify says all)",
+            path=bundle.path,
+            line=1 if seq is None else seq + 1,
+        )
 
 
 async def _is_there(source: BundleSource, image: RunImage, target: World) -> bool:
