@@ -111,7 +111,7 @@ def test_the_demo_is_replayed_under_a_debugger_to_call_4(machine: Machine) -> No
     before, *answers = told.split("(Pdb) ")
     # The refund, in the worker that was killed there; whoever took over did not repeat it.
     assert "   4  tool   refund#1: unknown" in before
-    assert "-> result = await turn.tool(TOOLS[name], **arguments)" in before
+    assert "await turn.tool(TOOLS[name], **arguments)" in before
     assert "   5  " not in before
     arguments, stepped, status, text, rest = answers
     assert arguments == "{'order_id': '42', 'amount': 30}\n"

@@ -2,11 +2,16 @@
 
 import json
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from journal.demo.tools import fetch, get_order, post_note, refund
 
-TOOLS = {"get_order": get_order, "refund": refund, "post_note": post_note}
+TOOLS: dict[str, Callable[..., Awaitable[str]]] = {
+    "get_order": get_order,
+    "refund": refund,
+    "post_note": post_note,
+}
 
 Message = dict[str, Any]
 """Of a conversation, as Chat Completions has it."""

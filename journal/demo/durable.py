@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from journal import Agent, Journal, Turn
+from journal import Agent, Journal, ToolResult, Turn
 from journal.demo.by_hand import TOOLS, Message, ask_model
 from journal.demo.tools import PROMPT
 
@@ -42,7 +42,7 @@ async def support_by_hand(turn: Turn, prompt: str) -> str:
             return str(message["content"])
         for call in message["tool_calls"]:
             name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
-            result = await turn.tool(TOOLS[name], **arguments)
+            result: ToolResult[str] = await turn.tool(TOOLS[name], **arguments)
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": result.text})
 
 

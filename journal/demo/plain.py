@@ -25,7 +25,10 @@ def act_by_hand(environment: Mapping[str, str]) -> None:
     from journal.demo.durable import support_by_hand
     from journal.demo.tools import PROMPT
 
-    asyncio.run(support_by_hand.handler(cast("Turn", _NoTurn()), PROMPT))
+    async def work() -> str:
+        return await support_by_hand.handler(cast("Turn", _NoTurn()), PROMPT)
+
+    asyncio.run(work())
 
 
 class _NoTurn:

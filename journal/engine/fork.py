@@ -238,7 +238,7 @@ class Forking:
     async def _build_up(self, fork: Fork) -> None:
         image = _image(fork)
         copy = _Copy(self._source, fork, self._blob)
-        await bring(copy, self._target, image, await self._target.run(self.run), _ignore, beyond=1)
+        await bring(copy, self._target, image, await self._target.run(self.run), _ignore)
         await self._target.settle(self.run, is_live=True)
 
 

@@ -12,6 +12,7 @@ from journal.core.errors import (
     BundleDamaged,
     CorruptRecord,
     InvalidOptions,
+    InvalidValue,
     RunDiffers,
     RunNotBuilding,
     RunTooNew,
@@ -55,8 +56,8 @@ async def import_bundle(bundle: Bundle, target: World, on_progress: Progress) ->
         try:
             await bring(source, target, image, there, on_progress)
             await target.settle(image.run, is_live=False)
-        except RunNotBuilding:
-            # Another may have imported it too, and settled it first.
+        except (RunNotBuilding, InvalidValue):
+            # Another may import it too, and have settled it first, or begun it anew.
             tries -= 1
             if not tries or there == await target.run(image.run):
                 raise RunDiffers(run_id=image.run, world=target.url, reason=_SENT_ON) from None
