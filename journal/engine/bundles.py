@@ -117,6 +117,10 @@ async def export_to(world: World, run: str, path: str | os.PathLike[str]) -> Exp
     raise, and a `BundleError` if the file cannot be written.
     """
     name = os.fspath(path)
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise BundleError(
+            "it is a device, a pipe or a directory, and is not replaced: name a file", path=name
+        )
     header = await header_of(world, run)
     try:
         with NamedTemporaryFile(dir=Path(name).parent, prefix=".export-", delete=False) as file:
