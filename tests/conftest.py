@@ -43,6 +43,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 metafunc.parametrize(name, images, indirect=True, scope="session")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """`-n auto` is more than there are cores: half of the time a test waits, for a disk, a lease, another process."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist's own answer
+    return len(os.sched_getaffinity(0)) + 2
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     """Tests marked `anyio` run on asyncio, the loop that the engine is made for."""

@@ -7,14 +7,16 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from journal import Journal
 from journal.core.codec import open_record
 from journal.core.ports import World
 from journal.core.records import CallOutcome, Record, TurnFinished
 from journal.worlds import open_world
+from tests.forks import ROOT, Fork, nursery
 
-ROOT = Path(__file__).parents[2]
+Process: TypeAlias = "subprocess.Popen[bytes] | Fork"
 
 
 class Stage:
@@ -41,7 +43,7 @@ class Stage:
         root: Path = ROOT,
         prefix: Sequence[str] = (),
         **settings: object,
-    ) -> "subprocess.Popen[bytes]":
+    ) -> Process:
         """Start a process; the caller waits for it.
 
         `root`: the tree whose code it runs; `prefix`: what its command stands behind; `settings`: `CRASH_…`.
@@ -59,6 +61,8 @@ class Stage:
             "PYTHONPATH": str(root),
             **{f"CRASH_{name.upper()}": str(value) for name, value in settings.items()},
         }
+        if root == ROOT and not prefix:
+            return nursery().start("tests.crash.app", args, env)
         command = [*prefix, sys.executable, "-m", "tests.crash.app", *args]
         return subprocess.Popen(command, env=env, cwd=root)
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from journal.core.records import CallEvidence, TurnBlocked, TurnStarted
 from journal.engine.opening import CRASH_LOOP_CAP
 from journal.worlds import open_world
 from journal.worlds.contract.harness import claim_all
-from tests.crash.stage import Stage
+from tests.crash.stage import Process, Stage
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +23,7 @@ everywhere = pytest.mark.parametrize("stage", ["sqlite", "postgres", "redis", "c
 
 
 @contextmanager
-def living(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
+def living(process: Process) -> Iterator[Process]:
     """It does not outlive the block."""
     try:
         yield process
