@@ -9,7 +9,6 @@ import atexit
 import gc
 import json
 import os
-import pkgutil
 import runpy
 import signal
 import socket
@@ -19,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
-_WARM = ("journal.core", "journal.engine", "journal.replay", "journal.tools", "journal.worlds")
+_WARM = ("structlog", "journal.engine.runtime", "journal.engine.worker")
+"""No more than each of them imports: what is there has to be copied when it is touched, and let go in the end."""
 _MAIN = "tests.forks"
 
 
@@ -67,9 +66,10 @@ class Fork:
 class Nursery:
     """Starts processes for this one, and ends with it: it reads the end of its orders."""
 
-    def __init__(self) -> None:
+    def __init__(self, *warm: str) -> None:
+        """`warm`: modules that are imported beside the engine."""
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", _MAIN, str(theirs.fileno())]
+        command = [sys.executable, "-m", _MAIN, str(theirs.fileno()), *warm]
         self._process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, pass_fds=[theirs.fileno()]
         )
@@ -90,9 +90,9 @@ class Nursery:
 
 
 @cache
-def nursery() -> Nursery:
-    """This process's own."""
-    found = Nursery()
+def nursery(*warm: str) -> Nursery:
+    """This process's own, of that kind."""
+    found = Nursery(*warm)
     atexit.register(found.stop)
     return found
 
@@ -130,18 +130,10 @@ def _keep(pid: int, channel: socket.socket) -> None:
         os._exit(0)
 
 
-def _warm() -> None:
-    """Import what all of them import, but for their own modules, which read their settings as they start."""
-    for name in _WARM:
-        package: Any = import_module(name)
-        for found in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if ".contract" not in found.name:
-                import_module(found.name)
-    gc.freeze()  # a collection in a child would look at, and copy, all that was imported
-
-
 if __name__ == "__main__":
-    _warm()
+    for name in (*_WARM, *sys.argv[2:]):
+        import_module(name)
+    gc.freeze()  # a collection in a child would look at, and copy, all that was imported
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who keeps a process is not waited for
     sys.argv = _take_orders(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

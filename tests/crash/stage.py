@@ -28,6 +28,8 @@ class Stage:
         self.knows_the_dead = url is None
         """Whether the next worker takes over at once."""
         self.lease = lease
+        world = {"sqlite": "sqlite.world", "postgresql": "postgres"}.get(self.url.partition(":")[0], "redis")
+        self._warm = f"journal.worlds.{world}"
         self.effects_file = folder / "effects"
         self.effects_file.touch()
 
@@ -62,7 +64,7 @@ class Stage:
             **{f"CRASH_{name.upper()}": str(value) for name, value in settings.items()},
         }
         if root == ROOT and not prefix:
-            return nursery().start("tests.crash.app", args, env)
+            return nursery(self._warm).start("tests.crash.app", args, env)
         command = [*prefix, sys.executable, "-m", "tests.crash.app", *args]
         return subprocess.Popen(command, env=env, cwd=root)
 

@@ -110,8 +110,10 @@ async def test_a_turn_that_kills_its_worker_becomes_a_dead_letter(stage: Stage, 
     assert stage.run("poison") == 0
     assert stage.run("submit", "4") == 0
     codes: list[int] = []
-    stage.lease = 0.5
+    patient = stage.lease
     while not codes or codes[-1] != 0:
+        # Those who die are not waited for; who does the rest keeps its claims, however busy the machine is.
+        stage.lease = 0.5 if len(codes) <= CRASH_LOOP_CAP else patient
         codes.append(stage.finish(slots=slots))
         assert len(codes) <= CRASH_LOOP_CAP + 2
     assert codes == [-signal.SIGKILL] * (CRASH_LOOP_CAP + 1) + [0]
