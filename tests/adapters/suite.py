@@ -263,11 +263,6 @@ class AdapterSuite:
     """Kinds of the items that the harness's own history has after ``history``; empty: it keeps none."""
     history_points: ClassVar[tuple[str, ...]] = ("model 1", "refund")
     """Where to kill it; effects of the history's store may come beside these."""
-    pytestmark: ClassVar[pytest.MarkDecorator]
-
-    def __init_subclass__(cls) -> None:
-        """With `--dist loadgroup` one worker plays a class: it takes seconds to import a harness."""
-        cls.pytestmark = pytest.mark.xdist_group(cls.__name__)
 
     @pytest.fixture(scope="class")
     @classmethod
