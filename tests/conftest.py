@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -76,6 +77,29 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheel(dist: Path) -> Path:
     return next(dist.glob("*.whl"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """`-n auto` is more than there are cores: half of the time a test waits, for a disk, a lease, another process."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist's own answer
+    return len(os.sched_getaffinity(0)) + 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each test goes to whoever is free, but one worker plays a suite of an adapter: it imports a harness for it."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # no hints there
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # the same
+        def _split_scope(self, nodeid: str) -> str:
+            name = nodeid.partition("[")[0]
+            return name.rpartition("::")[0] if "_suite.py::Test" in name else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture

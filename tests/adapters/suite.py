@@ -12,6 +12,7 @@ lines of FOLDER/effects, one write each, so that they outlive the process that h
 """
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -186,6 +187,7 @@ def nursery() -> None:
     """What the process of `Nursery` does."""
     for name in ("structlog", "journal.worlds.sqlite", *sys.argv[1:]):
         importlib.import_module(name)
+    gc.freeze()  # a collection in a child would look at, and copy, all that was imported
     for line in sys.stdin:
         driver, folder, scene, at = json.loads(line)
         if (child := os.fork()) == 0:
