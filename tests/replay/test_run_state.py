@@ -166,7 +166,7 @@ def test_evidence_is_kept_beside_the_call_and_changes_nothing() -> None:
     hand.start(2, taken_over=True)
     seq = hand.add(CallEvidence(outcome=CallOutcome(status="ok"), epoch=1), key="refund#1")
     call = fold(hand.records).calls[0]
-    assert (call.evidence, call.outcome, call.is_in_doubt) == ([seq], None, True)
+    assert (call.evidence, call.outcome, call.is_in_doubt) == ((seq,), None, True)
 
 
 def test_closing_ends_what_was_open() -> None:
