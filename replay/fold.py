@@ -45,7 +45,6 @@ from journal.replay.state import (
     origin_state,
 )
 
-
 _NONE: dict[str, Any] = {}
 """Shared by all outcomes whose usage nobody told: a dict for each would be a fifth of what a run takes."""
 

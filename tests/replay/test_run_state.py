@@ -146,7 +146,7 @@ def test_calls_that_count_are_those_that_the_matcher_sees() -> None:
         k: c.outcome.seq if c.outcome else 0 for k, c in standing.items()
     }
     assert {k: c.intent_seqs for k, c in history.calls.items()} == {
-        k: [t.seq for t in c.tries] for k, c in standing.items()
+        k: tuple(t.seq for t in c.tries) for k, c in standing.items()
     }
 
 
