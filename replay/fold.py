@@ -98,38 +98,66 @@ class RunFold:
     def extend(self, records: Iterable[Record]) -> None:
         """Take in the next records of the run, as `add` does. Those before one that cannot be read count.
 
-        Nearly all records are intents and outcomes, and a run may have millions: those two are written out in this
-        loop, as a call or a look into a dict for each would double what it costs.
+        Nearly all records are intents and outcomes of the turn before them, and a run may have millions: what they
+        do is written out in this loop, since calls and attributes would double what it costs.
         """
-        turn: _Turn | None = None
+        turn: _Turn | None = None  # that of the record before, where it was of a call
         turn_id: str | None = None
         last: Record | None = None
         try:
             for record in records:
-                body = open_record(
-                    record
-                )  # first: a record that cannot be read must leave the state as it was
-                if last is None:
-                    self._state = self._state or RunState(record.run)
-                last = record
-                kind = type(body)
-                if kind is not CallOutcome and kind is not CallIntent:
-                    self._add_other(self.state, record, body)
-                    turn_id = None
-                    continue
-                if record.turn != turn_id or turn is None:
+                body = open_record(record)  # a record that cannot be read leaves the state as it was
+                if turn is None or record.turn != turn_id:
+                    if last is None:
+                        self._state = self._state or RunState(record.run)
                     turn_id = record.turn
                     turn = self._turns.get(turn_id or "")
-                    if turn is None:
-                        self.inputs.add(record, body)
-                        continue  # of a turn that was never submitted: no turn to show it in
-                call = turn.calls.get(record.key or "") or self._call(turn, record.key or "")
-                if type(body) is CallOutcome:
-                    _settle(turn, call, record, body)
-                elif type(body) is CallIntent:
+                    calls, results, epoch, attempt = _doors_of(turn)
+                last = record
+                if type(body) is CallOutcome and turn is not None:
+                    key, time, value, error = record.key or "", record.time, body.value, body.error
+                    call = calls.get(key) or self._call(turn, key)
+                    if value is None:
+                        results.pop(key, None)
+                    else:
+                        results[key] = value
+                    author = attempt if record.epoch == epoch else _attempt_of(turn, record.epoch)
+                    call.outcome = OutcomeState(
+                        record.seq,
+                        time,
+                        author,
+                        body.status,
+                        Kept(len(value), Raw(value)) if type(value) is bytes else maybe_kept(value),
+                        None if error is None else error_state(error),
+                        body.lost,
+                        body.usage or _NONE,
+                        body.tries,
+                        body.evidence,
+                        body.probed,
+                        body.finish,
+                        body.raw_finish,
+                        body.rate_limits or _NONE,
+                    )
+                    if call.tries and (tried := call.tries[-1]).attempt == author:
+                        tried.ending = "answered"
+                        if tried.time < time:
+                            call.duration_seconds = time - tried.time
+                elif type(body) is CallIntent and turn is not None:
+                    key, given = record.key or "", body.input
+                    call = calls.get(key) or self._call(turn, key)
+                    call.kind, call.name, call.policy = body.kind, body.name, body.policy
+                    call.tries += (TryState(record.seq, record.time, body.attempt, body.number),)
+                    if body.difference is not None:
+                        call.input = Kept(body.difference.size, seq=record.seq)
+                    else:
+                        call.input = (
+                            Kept(len(given), Raw(given)) if type(given) is bytes else maybe_kept(given)
+                        )
                     if body.kind == "model":
                         self.inputs.add(record, body)
-                    _intend(call, record, body)
+                else:
+                    self._add_other(self.state, record, body)
+                    turn = None
         finally:
             if last is not None:
                 self.state.head, self.state.time = last.seq, last.time
@@ -156,7 +184,7 @@ class RunFold:
             case _ if (found := self._turns.get(record.turn or "")) is not None:
                 self._add_to_turn(found, record, body)
             case _:
-                pass  # of a turn that was never submitted: no turn to show it in
+                self.inputs.add(record, body)  # of a turn that was never submitted: no turn to show it in
 
     def fill(self, blobs: Mapping[str, bytes] = NO_BLOBS) -> None:
         """Put inputs together that the log holds as differences, where all they need is inline or in `blobs`.
@@ -236,46 +264,20 @@ class RunFold:
         return call
 
 
-def _intend(call: CallState, record: Record, body: CallIntent) -> None:
-    call.kind, call.name, call.policy = body.kind, body.name, body.policy
-    given = body.input
-    if body.difference is not None:
-        call.input = Kept(body.difference.size, seq=record.seq)
-    else:
-        call.input = Kept(len(given), Raw(given)) if type(given) is bytes else maybe_kept(given)
-    call.tries += (TryState(record.seq, record.time, body.attempt, body.number),)
+def _doors_of(turn: _Turn | None) -> tuple[dict[str, CallState], dict[str, Value], int | None, int]:
+    """Its calls and results; epoch and number of its last attempt, (None, 0) where it has none."""
+    if turn is None:
+        return {}, {}, None, 0
+    last = turn.state.attempts[-1] if turn.state.attempts else None
+    epoch, number = (None, 0) if last is None else (last.epoch, last.number)
+    return turn.calls, turn.results, epoch, number
 
 
-def _settle(turn: _Turn, call: CallState, record: Record, body: CallOutcome) -> None:
-    value, error, time = body.value, body.error, record.time
-    if value is None:
-        turn.results.pop(call.key, None)
-    else:
-        turn.results[call.key] = value
+def _attempt_of(turn: _Turn, epoch: int) -> int:
+    """Number of the attempt that held the run in that epoch, else of the last; 0 where there is none."""
     attempts = turn.state.attempts
-    attempt = attempts[-1].number if attempts else 0
-    if attempts and attempts[-1].epoch != record.epoch:
-        attempt = next((a.number for a in reversed(attempts) if a.epoch == record.epoch), attempt)
-    call.outcome = OutcomeState(
-        record.seq,
-        time,
-        attempt,
-        body.status,
-        Kept(len(value), Raw(value)) if type(value) is bytes else maybe_kept(value),
-        None if error is None else error_state(error),
-        body.lost,
-        body.usage or _NONE,
-        body.tries,
-        body.evidence,
-        body.probed,
-        body.finish,
-        body.raw_finish,
-        body.rate_limits or _NONE,
-    )
-    if call.tries and (last := call.tries[-1]).attempt == attempt:
-        last.ending = "answered"
-        if last.time < time:
-            call.duration_seconds = time - last.time
+    last = attempts[-1].number if attempts else 0
+    return next((found.number for found in reversed(attempts) if found.epoch == epoch), last)
 
 
 def _end_attempt(turn: _Turn, ending: AttemptEnding, record: Record) -> None:

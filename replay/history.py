@@ -125,7 +125,7 @@ class TurnHistory:
 
     def extend(self, records: Iterable[Record]) -> None:
         """Take in the next records of the run. Nearly all are intents and outcomes: those two are looked at first."""
-        turn, calls = self.turn, self.calls
+        turn, calls, results = self.turn, self.calls, self.inputs.results_of(self.turn)
         for record in records:
             self.last_seq, self.last_batch = record.seq, record.batch
             if record.turn != turn:
@@ -140,7 +140,10 @@ class TurnHistory:
                 call.outcome = body
                 call.outcome_seq = record.seq
                 call.outcome_time = record.time
-                self.inputs.add(record, body)
+                if body.value is None:
+                    results.pop(record.key or "", None)
+                else:
+                    results[record.key or ""] = body.value
             elif type(body) is CallIntent:
                 call = calls.get(record.key or "") or self._call(record)
                 call.intent = body
