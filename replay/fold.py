@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from journal.core.codec import open_record
+from journal.core.codec import DECODE, open_record
 from journal.core.records import (
     Body,
     CallEvidence,
@@ -106,13 +106,19 @@ class RunFold:
         last: Record | None = None
         try:
             for record in records:
-                body = open_record(record)  # a record that cannot be read leaves the state as it was
+                try:
+                    body = DECODE[record.type](record.body)
+                except Exception:  # noqa: BLE001 - `open_record` says what is wrong
+                    body = open_record(record)
+                if body.v > 1 and body.v > body.VERSION:
+                    body = open_record(record)  # one that cannot be read leaves the state as it was
                 if turn is None or record.turn != turn_id:
                     if last is None:
                         self._state = self._state or RunState(record.run)
                     turn_id = record.turn
                     turn = self._turns.get(turn_id or "")
                     calls, results, epoch, attempt = _doors_of(turn)
+                    known = self.state.calls
                 last = record
                 if type(body) is CallOutcome and turn is not None:
                     key, time, value, error = record.key or "", record.time, body.value, body.error
@@ -144,17 +150,25 @@ class RunFold:
                             call.duration_seconds = time - tried.time
                 elif type(body) is CallIntent and turn is not None:
                     key, given = record.key or "", body.input
-                    call = calls.get(key) or self._call(turn, key)
-                    call.kind, call.name, call.policy = body.kind, body.name, body.policy
-                    call.tries += (TryState(record.seq, record.time, body.attempt, body.number),)
                     if body.difference is not None:
-                        call.input = Kept(body.difference.size, seq=record.seq)
+                        shown: Kept | None = Kept(body.difference.size, seq=record.seq)
+                    elif type(given) is bytes:
+                        shown = Kept(len(given), Raw(given))
                     else:
-                        call.input = (
-                            Kept(len(given), Raw(given)) if type(given) is bytes else maybe_kept(given)
-                        )
+                        shown = maybe_kept(given)
                     if body.kind == "model":
                         self.inputs.add(record, body)
+                    tried = TryState(record.seq, record.time, body.attempt, body.number)
+                    call = calls.get(key)
+                    if call is None:
+                        number, of = len(known) + 1, turn.state.id
+                        call = CallState(number, of, key, body.kind, body.name, body.policy, shown, (tried,))
+                        calls[key] = call
+                        known.append(call)
+                    else:
+                        call.kind, call.name, call.policy = body.kind, body.name, body.policy
+                        call.input = shown
+                        call.tries += (tried,)
                 else:
                     self._add_other(self.state, record, body)
                     turn = None
