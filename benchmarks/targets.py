@@ -8,6 +8,11 @@ index, the claim), and 120 µs and more are computed besides, a fifth of it look
 The disk is not the bound: case `paced` is the raw store with a caller that computes as long. 2.5 holds where a raw
 commit takes 220 µs and more, and is missed on a quicker disk (2.3 at 205 µs): there one event loop is the bound, with
 55 to 65 µs a step.
+
+`recovery` compares what a recorded step takes when the process was lost: DBOS reads its store for each, we read the
+turn once. `fold` is against one typed decoder after the other over the same bodies. Its 0.25 is missed: 0.2 where the
+state stays in the processor's cache, 0.13 in a run of 20,000 records. What decoding drops again the state keeps, half a
+kilobyte a record, and the cache misses of that cost more than the loop.
 """
 
 from typing import Literal

@@ -159,16 +159,18 @@ class RunFold:
                     if body.kind == "model":
                         self.inputs.add(record, body)
                     tried = TryState(record.seq, record.time, body.attempt, body.number)
-                    call = calls.get(key)
-                    if call is None:
+                    standing = calls.get(key)
+                    if standing is None:
                         number, of = len(known) + 1, turn.state.id
-                        call = CallState(number, of, key, body.kind, body.name, body.policy, shown, (tried,))
-                        calls[key] = call
-                        known.append(call)
+                        standing = CallState(
+                            number, of, key, body.kind, body.name, body.policy, shown, (tried,)
+                        )
+                        calls[key] = standing
+                        known.append(standing)
                     else:
-                        call.kind, call.name, call.policy = body.kind, body.name, body.policy
-                        call.input = shown
-                        call.tries += (tried,)
+                        standing.kind, standing.name, standing.policy = body.kind, body.name, body.policy
+                        standing.input = shown
+                        standing.tries += (tried,)
                 else:
                     self._add_other(self.state, record, body)
                     turn = None
