@@ -28,13 +28,11 @@ from journal.core.failures import describe
 from journal.core.ports import Progress
 from journal.core.records import (
     CallIntent,
-    CallKind,
     CallOutcome,
     Difference,
     ErrorInfo,
     NewRecord,
     Observed,
-    Policy,
 )
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
@@ -52,21 +50,15 @@ if TYPE_CHECKING:
 _REPR_LIMIT = 2000
 
 
-class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Call(Asked, frozen=True, gc=False, kw_only=True):
     """A call as it is asked for. Adapters make these; `Turn` makes them for hand-written code."""
 
-    key: str
-    kind: CallKind
-    name: str
     act: Callable[[], Awaitable[Any]]
     """Does it; run again for each retry."""
     input: bytes | None
     """Canonical JSON; None: too large or too private to keep, the digest stands for it."""
-    input_digest: bytes
     encode: Callable[[Any], bytes] = values.encode
     """The result to canonical JSON; raises `InvalidValue` or `ValueTooLarge`."""
-    policy: Policy
-    is_counted: bool = True
     config_digest: bytes | None = None
     is_lazy: bool = False
     """The intent may ride with its outcome; only for safe tools and steps."""
@@ -152,17 +144,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     history = attempt.history
     if not history.calls:
         return await _carry_out(attempt, call, 1)
-    asked = Asked(
-        call.key,
-        call.kind,
-        call.name,
-        call.input_digest,
-        call.policy,
-        call.probe is not None,
-        call.is_counted,
-        call.input,
-    )
-    decision = decide(asked, history)
+    decision = decide(call, history)
     history.claim(call.key)
     attempt.asked(call, decision)
     match decision:
@@ -171,7 +153,10 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             _check_drift(attempt, call, known)
             if is_cancelled(known):
                 await attempt.order.cancelled(call.key, max(0.0, known.outcome_time - known.intent_time))
-            settled = await _served(attempt, call, outcome, known.outcome_seq)
+            if outcome.error is None and type(outcome.value) is bytes and _is_json(outcome.value):
+                settled = Settled(call, outcome, outcome.value, True)  # as `_served` says, at once
+            else:
+                settled = await _served(attempt, call, outcome, known.outcome_seq)
             if not attempt.order.release(call.key):
                 await attempt.order.released(call.key)
             return settled
@@ -213,6 +198,14 @@ def _check_drift(attempt: "Attempt", call: Call, known: CallHistory) -> None:
     if noted is None or noted.value != now:
         attempt.log.warning("drift", call=call.key, name=call.name)
         attempt.holding.buffer(seal(attempt.holding.run, Observed(value=now), turn=attempt.turn_id, key=key))
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        values.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
 
 
 async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int) -> Settled:
