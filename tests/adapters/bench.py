@@ -1,7 +1,7 @@
 """What the tests of the OpenAI Agents adapter share: attempts at one turn, some of which are lost in the middle."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -66,6 +66,19 @@ class Bench:
         self.inside.set()
         await asyncio.Event().wait()
         raise AssertionError("it goes on")
+
+    async def after(self, *keys: str) -> None:
+        """In an attempt that is to be lost: come back once these calls, which run beside, are recorded as ok.
+
+        What is unfinished when the process goes may or may not have happened, and no test can count on either.
+        """
+        async with asyncio.timeout(60):
+            while self.is_losing and any(status != "ok" for status in await self._statuses(keys)):
+                await asyncio.sleep(0.01)
+
+    async def _statuses(self, keys: Collection[str]) -> list[str | None]:
+        statuses = await self.statuses()
+        return [statuses.get(key) for key in keys]
 
     def journal(
         self, handler: Handler, *, tools: Mapping[str, Policy] | None = None, by_agent: Any = None

@@ -280,8 +280,7 @@ async def test_a_recorded_sibling_of_a_call_in_doubt_is_served(bench: Bench) -> 
     @never
     async def refund() -> str:
         """Refund."""
-        while bench.is_losing and (await bench.statuses()).get("graph#1/model@1/model/0:c1") != "ok":
-            await asyncio.sleep(0.01)
+        await bench.after("graph#1/model@1/model/0:c1")
         await bench.effect("refund", hang=True)
         return "refunded"
 
@@ -303,6 +302,8 @@ async def test_agents_as_nodes_in_parallel(bench: Bench) -> None:
     @never
     async def pay(who: str) -> str:
         """Pay."""
+        if who == "b":
+            await bench.after("graph#1/a@1/model@3/model")
         await bench.effect(f"pay {who}", hang=who == "b")
         return f"paid {who}"
 
