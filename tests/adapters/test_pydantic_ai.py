@@ -404,6 +404,8 @@ async def test_ids_that_come_again_in_every_reply_are_other_calls(bench: Bench) 
     @agent.tool_plain
     @safe
     async def add(n: int) -> int:
+        if n == 3:
+            await bench.after("model#2/0:call_0")
         await bench.effect(f"add {n}", hang=n == 3)
         return n
 

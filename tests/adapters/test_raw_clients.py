@@ -25,6 +25,8 @@ from tests.adapters.provider import HANG, Provider, chat, chat_stream, failure, 
 pytestmark = pytest.mark.anyio
 
 SECRET = "sk-very-secret"
+SHORT = httpx2.Timeout(60, read=0.2)
+"""For answers that never come; a connection may take its time."""
 
 
 def openai_at(provider: Provider, **options: Any) -> AsyncOpenAI:
@@ -266,7 +268,9 @@ async def test_a_timeout_is_one_on_a_replay(bench: Bench) -> None:
         async def work(turn: Turn, prompt: str) -> None:
             async with openai_at(provider) as client:
                 with pytest.raises(openai.APITimeoutError):
-                    await ask(client, timeout=0.2)
+                    await ask(client, timeout=SHORT)
+                if bench.is_losing:
+                    await provider.is_hanging.wait()
 
         await twice(bench, work)
         assert len(provider.asked) == 1
@@ -357,14 +361,24 @@ async def test_a_stream_that_is_left_early_is_recorded_whole(bench: Bench) -> No
 
 
 async def test_a_stream_that_is_cancelled_is_recorded_as_that(bench: Bench) -> None:
+    """Once the request is there, and on the replay once it was asked for again."""
     with Provider([HANG, chat("b")]) as provider:
+
+        async def expire(scope: asyncio.Timeout, turn: Turn) -> None:
+            attempt = turn._attempt
+            while not (provider.is_hanging.is_set() and (bench.is_losing or attempt.order._asked)):
+                await asyncio.sleep(0.01)
+            scope.reschedule(asyncio.get_running_loop().time())
 
         async def work(turn: Turn, prompt: str) -> Any:
             async with openai_at(provider) as client:
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.3):
+                try:
+                    async with asyncio.timeout(None) as scope, asyncio.TaskGroup() as group:
+                        group.create_task(expire(scope, turn))
                         await client.chat.completions.create(model="m", messages=said("1"), stream=True)
-                return await ask(client, "2")
+                except TimeoutError:
+                    return await ask(client, "2")
+                raise AssertionError("it ended by itself")
 
         assert await twice(bench, work) == ("b", "b")
         assert len(provider.asked) == 2
@@ -504,13 +518,14 @@ async def test_a_retry_of_what_is_unknown_is_not_sent(bench: Bench) -> None:
 
         async def work(turn: Turn, prompt: str) -> None:
             async with anthropic_at(provider) as client:
-                eager = client.with_options(max_retries=1, timeout=0.2)
+                eager = client.with_options(max_retries=1, timeout=SHORT)
                 with pytest.raises(OutcomeUnknown):
                     await eager.messages.create(
                         model="m", max_tokens=1, messages=said("1"), extra_body={"container": "c"}
                     )
 
         await bench.run(work)
+        await provider.is_hanging.wait()
         assert len(provider.asked) == 1
 
 
