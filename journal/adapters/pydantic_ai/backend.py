@@ -24,6 +24,8 @@ from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.adapters.pydantic_ai import messages, tools
 from journal.adapters.pydantic_ai.failures import ResultLost
 from journal.adapters.pydantic_ai.place import Place, current_place
+from journal.adapters.pydantic_ai.tries import counted
+from journal.adapters.tries import retry_as_set
 from journal.core import values
 from journal.core.errors import DidNotHappen, InvalidValue
 from journal.core.records import CallKind, Policy
@@ -94,9 +96,10 @@ def _model_call(
     if isinstance(operation, ModelRequestId):
         _, conversation, settings, parameters, _ = asked
         config: Any = [operation.model_name, settings, parameters]
+        retry = retry_as_set((settings or {}).get("max_retries"), place.attempt.agent.model_retry)
         provider_acts = _provider_acts(place, settings, parameters)
     else:
-        provider_acts = False
+        provider_acts, retry = False, None
         request = asked[1]
         conversation, config = request.messages, [asked[2], request.model_settings]
     said = messages.said(conversation)
@@ -105,11 +108,12 @@ def _model_call(
         key=place.key("model"),
         kind="model",
         name=agent_name,
-        act=reporting(body, messages.usage_of),
+        act=reporting(counted(body), messages.facts_of_reply),
         input=messages.recorded({"messages": said}),
         input_digest=messages.conversation_digest(said),
         config_digest=messages.digest_of([about, config]),
         policy="never" if provider_acts else "safe",
+        retry=retry,
     )
 
 

@@ -27,6 +27,7 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ToolCallPart,
 )
+from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 
@@ -34,6 +35,7 @@ from journal.adapters.pydantic_ai.backend import JournalBackend
 from journal.adapters.pydantic_ai.failures import ResultLost
 from journal.adapters.pydantic_ai.place import Place, current_place, nested_at, place_of, running_at
 from journal.adapters.pydantic_ai.tools import METADATA_KEY, runs_in_handler
+from journal.adapters.pydantic_ai.tries import AskedOnce, is_counted
 from journal.core import values
 from journal.engine.adapting import inherited_scope, scope_here
 from journal.engine.calls import Call, settle
@@ -151,6 +153,10 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
         with nested_at(place, place.tool_key(call.tool_call_id)):
             return await handler(args)
 
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        """In a model call it is asked once: the engine tries again."""
+        return AskedOnce(model) if is_counted() else None
+
     def _model_stream_event_handler(self) -> EventStreamHandler[AgentDepsT] | None:
         """The user's handler, with the text shown to whoever watches the run as well."""
         inner = self._effective_event_stream_handler()
@@ -168,8 +174,10 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
 async def _emitting(events: AsyncIterable[AgentStreamEvent]) -> AsyncIterator[AgentStreamEvent]:
     context = in_call()
     async for event in events:
-        if context is not None and (text := _text(event)):
-            context.emit({"type": "text-delta", "delta": text})
+        if context is not None:
+            context.has_shown = True
+            if text := _text(event):
+                context.emit({"type": "text-delta", "delta": text})
         yield event
 
 
