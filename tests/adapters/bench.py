@@ -81,10 +81,15 @@ class Bench:
         return [statuses.get(key) for key in keys]
 
     def journal(
-        self, handler: Handler, *, tools: Mapping[str, Policy] | None = None, by_agent: Any = None
+        self,
+        handler: Handler,
+        *,
+        tools: Mapping[str, Policy] | None = None,
+        by_agent: Any = None,
+        model_retry: bool | None = None,
     ) -> tuple[Journal, Agent[str, Any]]:
         journal = Journal(self.url, tools=tools)
-        return journal, journal.agent(name="work", tools=by_agent)(handler)
+        return journal, journal.agent(name="work", tools=by_agent, model_retry=model_retry)(handler)
 
     async def run(self, handler: Handler, **options: Any) -> Any:
         """An attempt that is left alone."""

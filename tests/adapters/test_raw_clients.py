@@ -48,7 +48,7 @@ async def ask(client: AsyncOpenAI, text: str = "hello", **options: Any) -> str:
     return str(reply.choices[0].message.content)
 
 
-async def twice(bench: Bench, work: Handler) -> tuple[Any, Any]:
+async def twice(bench: Bench, work: Handler, **options: Any) -> tuple[Any, Any]:
     """What `work` gives in an attempt that is lost after it, and in the one that carries on."""
     first: list[Any] = []
 
@@ -59,8 +59,8 @@ async def twice(bench: Bench, work: Handler) -> tuple[Any, Any]:
             await bench.hang()
         return found
 
-    await bench.lose(lost_after)
-    return first[0], await bench.run(lost_after)
+    await bench.lose(lost_after, **options)
+    return first[0], await bench.run(lost_after, **options)
 
 
 async def log_of(bench: Bench) -> bytes:
@@ -231,7 +231,7 @@ async def test_a_refusal_is_raised_as_the_library_does_and_again_on_a_replay(
                     assert (SECRET.encode() in words) is bench.is_losing
                 return found
 
-        first, again = await twice(bench, work)
+        first, again = await twice(bench, work, model_retry=False)
         assert first == again
         assert first[0][2] == "some_code"
         assert first[1][3]["error"]["type"] == "some_error"
@@ -258,7 +258,7 @@ async def test_a_connection_that_cannot_be_made_fails_alike_on_a_replay(bench: B
             found.append(str(also.value))
         return found
 
-    first, again = await twice(bench, work)
+    first, again = await twice(bench, work, model_retry=False)
     assert first == again
 
 
@@ -272,7 +272,7 @@ async def test_a_timeout_is_one_on_a_replay(bench: Bench) -> None:
                 if bench.is_losing:
                     await provider.is_hanging.wait()
 
-        await twice(bench, work)
+        await twice(bench, work, model_retry=False)
         assert len(provider.asked) == 1
 
 
@@ -284,11 +284,67 @@ async def test_the_librarys_own_retries_are_off(bench: Bench) -> None:
                 with pytest.raises(openai.InternalServerError):
                     await ask(client)
 
+        await bench.run(work, model_retry=False)
+        assert len(provider.asked) == 1
+
+
+async def test_what_is_no_model_call_is_not_tried_again(bench: Bench) -> None:
+    with Provider([failure(503, ""), Reply({"object": "list", "data": []})]) as provider:
+
+        async def work(turn: Turn, prompt: str) -> None:
+            async with openai_at(provider) as client:
+                with pytest.raises(openai.InternalServerError):
+                    await client.models.list()
+
         await bench.run(work)
         assert len(provider.asked) == 1
 
 
+@pytest.mark.parametrize(("status", "times"), [(429, 2), (503, 1)])
+async def test_where_the_provider_acts_only_a_refusal_is_tried_again(
+    bench: Bench, status: int, times: int
+) -> None:
+    """It says that nothing was begun."""
+    refused = Reply({"error": {}}, status=status, headers={"retry-after-ms": "1"})
+    with Provider([refused, Reply({"id": "r", "object": "response", "output": []})]) as provider:
+
+        async def work(turn: Turn, prompt: str) -> str:
+            async with openai_at(provider) as client:
+                try:
+                    await client.responses.create(model="m", input="go", background=True)
+                except openai.InternalServerError:
+                    return "failed"
+                return "answered"
+
+        assert await bench.run(work) == ("answered" if times == 2 else "failed")
+        assert len(provider.asked) == times
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_outcomes_hold_what_the_provider_said_beside_the_reply(bench: Bench, is_stream: bool) -> None:
+    """The numbers of the replies that the loopback provider gives."""
+    limits = {"x-ratelimit-remaining-requests": "59"}
+    whole = Reply(chat("a").body, headers=limits)
+    with Provider([chat_stream("a") if is_stream else whole]) as provider:
+
+        async def work(turn: Turn, prompt: str) -> None:
+            async with openai_at(provider) as client:
+                made = await client.chat.completions.create(model="m", messages=said("1"), stream=is_stream)
+                if is_stream:
+                    async for _ in made:
+                        pass
+
+        await bench.run(work)
+    ((call),) = (await bench.calls()).values()
+    assert call.outcome is not None
+    assert (call.outcome.finish, call.outcome.raw_finish, call.outcome.tries) == ("stop", "stop", 1)
+    usage = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18, "reasoning_tokens": 5}
+    assert call.outcome.usage == ({} if is_stream else usage)
+    assert call.outcome.rate_limits == ({} if is_stream else {"requests_remaining": 59})
+
+
 async def test_switched_on_again_they_are_further_tries_of_the_same_call(bench: Bench) -> None:
+    """And the engine makes none."""
     again = Reply({"error": {}}, status=409)
     with Provider([again, chat("a"), chat("b")]) as provider:
 
