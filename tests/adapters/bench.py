@@ -15,6 +15,9 @@ from journal import Journal, Turn
 from journal.core.codec import open_record
 from journal.core.records import CallIntent, CallOutcome, Policy
 from journal.engine.agent import Agent
+from journal.engine.offline import replay
+from journal.engine.reading import read_run
+from journal.replay.verdict import Replay
 
 set_tracing_disabled(True)
 
@@ -87,8 +90,9 @@ class Bench:
         tools: Mapping[str, Policy] | None = None,
         by_agent: Any = None,
         model_retry: bool | None = None,
+        resources: Any = None,
     ) -> tuple[Journal, Agent[str, Any]]:
-        journal = Journal(self.url, tools=tools)
+        journal = Journal(self.url, tools=tools, resources=resources)
         return journal, journal.agent(name="work", tools=by_agent, model_retry=model_retry)(handler)
 
     async def run(self, handler: Handler, **options: Any) -> Any:
@@ -111,6 +115,13 @@ class Bench:
         await asyncio.wait({task})
         assert task.cancelled() or task.exception() is not None
         self.is_losing = False
+
+    async def replayed(self, handler: Handler) -> Replay:
+        """The run replayed offline, without what `resources` would give."""
+        journal, work = self.journal(handler)
+        async with journal.open_world() as world:
+            log = await read_run(world, "r")
+        return await replay(work, log)
 
     async def calls(self) -> dict[str, Logged]:
         """The calls of the run by key."""

@@ -329,13 +329,14 @@ async def test_outcomes_hold_what_the_provider_said_beside_the_reply(bench: Benc
 
         async def work(turn: Turn, prompt: str) -> None:
             async with openai_at(provider) as client:
-                made = await client.chat.completions.create(model="m", messages=said("1"), stream=is_stream)
+                asked: dict[str, Any] = {"model": "m", "messages": said("1"), "stream": is_stream}
+                made: Any = await client.chat.completions.create(**asked)
                 if is_stream:
                     async for _ in made:
                         pass
 
         await bench.run(work)
-    ((call),) = (await bench.calls()).values()
+    (call,) = (await bench.calls()).values()
     assert call.outcome is not None
     assert (call.outcome.finish, call.outcome.raw_finish, call.outcome.tries) == ("stop", "stop", 1)
     usage = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18, "reasoning_tokens": 5}

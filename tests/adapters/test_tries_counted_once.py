@@ -173,9 +173,9 @@ class ChattingLate(Chatting):
 @pytest.mark.parametrize("kind", [Chatting, ChattingRoot, ChattingLate])
 @pytest.mark.parametrize("options", [{}, {"max_retries": 1}, {"max_retries": 0}], ids=str)
 async def test_langgraph_over_a_client_that_would_retry(
-    bench: Bench, kind: type[Chatting], options: dict[str, int]
+    bench: Bench, kind: type[Chatting], options: dict[str, Any]
 ) -> None:
-    tries = options.get("max_retries", 2) + 1
+    tries = int(options.get("max_retries", 2)) + 1
     async with answering(AWAY) as server:
         model = kind(url=server.url, **options)
         if kind is ChattingLate:

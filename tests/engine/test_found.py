@@ -303,6 +303,22 @@ async def test_renewal_survives_whatever_goes_wrong_once(url: str, monkeypatch: 
         assert (await journal.get("r")).epoch == 1
 
 
+async def test_a_failure_that_comes_from_itself_ends_the_turn(url: str) -> None:
+    """Harnesses wrap exceptions in groups that are raised from them."""
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        part = ValueError("part")
+        group = ExceptionGroup("group", [part])
+        part.__context__ = group
+        raise group
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="ExceptionGroup"):
+            await work.run(None, run_id="r")
+
+
 async def test_a_retry_takes_an_old_cancel_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "journal.engine.runtime._LOOK_SECONDS", 60.0

@@ -97,6 +97,12 @@ def facts_of_reply(reply: Any) -> Facts:
     return Facts(finish=finish, raw_finish=said.raw_finish, usage=counts)
 
 
+def asked_in(reply: Any) -> list[tuple[str, str]]:
+    """Id and name of each tool call that a reply (as JSON) asks for, in order."""
+    calls = (part for part in reply["parts"] if part.get("part_kind") == "tool-call")
+    return [(call["tool_call_id"], call["tool_name"]) for call in calls]
+
+
 def calls_in(reply: Any) -> list[str]:
-    """Ids of the tool calls that a reply (as JSON) asks for, in order."""
-    return [part["tool_call_id"] for part in reply["parts"] if part.get("part_kind") == "tool-call"]
+    """The ids alone."""
+    return [call_id for call_id, _ in asked_in(reply)]
