@@ -187,7 +187,7 @@ async def test_langgraph_over_a_client_that_would_retry(
             return str(result["messages"][-1].content)
 
         said, outcome = await outcome_of(bench, work)
-        assert (said, server.asked, outcome.tries) == ("CallError", tries, tries)
+        assert (said, server.asked, outcome.tries) == ("InternalServerError", tries, tries)
         assert model.root_async_client.max_retries == tries - 1, "what was given is not changed"
 
 

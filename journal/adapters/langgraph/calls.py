@@ -17,6 +17,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+import journal.adapters.langgraph.failures  # noqa: F401 - it registers them
 from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.adapters.langgraph import messages
 from journal.adapters.langgraph.messages import Suspended
