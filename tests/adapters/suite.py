@@ -300,8 +300,20 @@ class AdapterSuite:
     """Why the last reply ended, as far as the harness hands it on."""
     history: ClassVar[tuple[str, ...]] = ()
     """Kinds of the items that the harness's own history has after ``history``; empty: it keeps none."""
-    history_points: ClassVar[tuple[str, ...]] = ("model 1", "refund")
+    history_points: ClassVar[tuple[str, ...]] = ("model 0", "model 1", "refund")
     """Where to kill it; effects of the history's store may come beside these."""
+
+    def __init_subclass__(cls) -> None:
+        """Leave out the tests of what the harness does not have: None is not collected."""
+        absent = [
+            *(("test_a_stream",) if not cls.streams else ()),
+            *(("test_asking_the_model",) if not cls.retries else ()),
+            *(("test_a_pause",) if not cls.pauses else ()),
+            *(("test_history",) if not cls.history else ()),
+        ]
+        for name in dir(AdapterSuite):
+            if name.startswith(tuple(absent)):
+                setattr(cls, name, None)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -362,8 +374,6 @@ class AdapterSuite:
         self, attempts: Callable[[str], Attempts], at: str
     ) -> None:
         """Half a reply is none; one whose end was seen is never asked for again."""
-        if not self.streams:
-            pytest.skip("the harness does not stream")
         run = attempts("stream")
         run.killed(at)
         before = run.effects["part"]
@@ -409,8 +419,6 @@ class AdapterSuite:
     def test_a_stream_that_did_not_begin_is_asked_for_again(
         self, attempts: Callable[[str], Attempts]
     ) -> None:
-        if not self.streams:
-            pytest.skip("the harness does not stream")
         run = attempts("unsteady")
         assert run.finished()["said"] == "order 42 | refunded 42"
         effects = run.effects
@@ -418,8 +426,6 @@ class AdapterSuite:
         assert [outcome.tries for outcome in run.models()] == [2, 1, 1]
 
     def test_a_stream_that_showed_something_is_not(self, attempts: Callable[[str], Attempts]) -> None:
-        if not self.streams:
-            pytest.skip("the harness does not stream")
         run = attempts("torn")
         assert run.finished()["failed"]
         assert run.effects == {"model 0": 1, "part": 1}
@@ -430,8 +436,6 @@ class AdapterSuite:
     def test_asking_the_model_to_try_again_is_no_failure(
         self, attempts: Callable[[str], Attempts], at: str
     ) -> None:
-        if not self.retries:
-            pytest.skip("the harness has no such control flow")
         run = attempts("retry")
         if at != "nowhere":
             run.killed(at)
@@ -442,8 +446,6 @@ class AdapterSuite:
 
     @pytest.mark.parametrize("at", ["answered", "picky 42", "model 1", "nowhere"])
     def test_a_pause_is_no_failure(self, attempts: Callable[[str], Attempts], at: str) -> None:
-        if not self.pauses:
-            pytest.skip("the harness does not stop for answers")
         run = attempts("pause")
         if at != "nowhere":
             run.killed(at)
@@ -454,14 +456,11 @@ class AdapterSuite:
         assert effects == {**once, **({at: 2} if at in once else {})}
         assert run.statuses()["picky"] == ["ok"]
 
-    @pytest.mark.parametrize("number", range(8))
+    @pytest.mark.parametrize("number", range(4))
     def test_history_has_nothing_twice(self, attempts: Callable[[str], Attempts], number: int) -> None:
-        points = (*self.history_points, "nowhere")
-        if not self.history or number >= len(points):
-            pytest.skip("no history, or no more points")
         run = attempts("history")
-        if points[number] != "nowhere":
-            run.killed(points[number])
+        if (at := (*self.history_points, "nowhere")[number]) != "nowhere":
+            run.killed(at)
         given = run.finished()
         assert given["items"] == list(self.history)
         assert (run.effects["lookup"], run.effects["refund"]) == (1, 1)
