@@ -132,6 +132,7 @@ class TurnHistory:
         self._claimed: set[str] = set()
         self._set_aside: list[CallHistory] = []
         """By retries, in the order of the log."""
+        self._reopened: set[str] = set()
         self._late_timeouts: set[str] = set()
         self.observed_at: dict[str, tuple[int, float]] = {}
         """(seq, time) of what was observed, by key."""
@@ -218,6 +219,7 @@ class TurnHistory:
                 holes.add(at)
         intervene(self.calls, retried, seq)
         self._set_aside += [call for call in before if self.calls.get(call.key) is not call]
+        self._reopened |= {call.key for call in self._set_aside}
         holes |= {call.outcome_seq for call in self._set_aside if call.outcome is not None}
         self._go_on_after(holes)
 
@@ -230,7 +232,7 @@ class TurnHistory:
 
     def is_reopened(self, key: str) -> bool:
         """Whether the call was set aside, so that what comes in its place is no new effect."""
-        return any(call.key == key for call in self._set_aside)
+        return key in self._reopened
 
     def events(self) -> list[Event]:
         """What the handler waited for, in the order of the log."""
@@ -284,7 +286,7 @@ class TurnHistory:
         if key in self.calls and key not in self._claimed:
             counts = self._counts()  # before the key joins those claimed
             self._claimed.add(key)
-            if is_counted(key):
+            if is_counted(key) and not self._may_go_unasked(key):
                 counts[scope_of(key)] -= 1
 
     def unclaimed_in(self, scope: str) -> str | None:
@@ -314,6 +316,8 @@ class TurnHistory:
     def _counts(self) -> Counter[str]:
         if self._unclaimed is None:
             self._unclaimed = Counter(
-                scope_of(k) for k in self.calls if is_counted(k) and k not in self._claimed
+                scope_of(k)
+                for k in self.calls
+                if is_counted(k) and k not in self._claimed and not self._may_go_unasked(k)
             )
         return self._unclaimed
