@@ -398,8 +398,8 @@ class Attempt:
         for record in await self._outlasting(lambda: world.read(run, after=after, limit=upto - after)):
             if record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
-        if self.history.cancel_requested is not None:
-            self.halt("cancel")
+        if self.history.cancel_requested is not None and self.stop is None:
+            self.halt("cancel")  # once: what the handler does over it is not to be cancelled in turn
 
     async def look_outside(self) -> None:
         """Read what others appended while this attempt was silent."""

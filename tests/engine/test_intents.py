@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from journal import Journal, OutcomeUnknown, ToolResult, Turn, safe, tool
+from journal import Journal, OutcomeUnknown, Turn, io, safe, tool
 from journal.core.records import Policy
 from tests.engine.test_diverging import in_doubt
 
@@ -102,7 +102,7 @@ async def test_in_doubt_after_its_policy_changed(
         return (await turn.tool(refund(recorded, inside), "42")).status
 
     async def second(turn: Turn, inside: asyncio.Event) -> str:
-        result: ToolResult[str] = await turn.tool(refund(declared, inside), "42")
+        result = await turn.tool(refund(declared, inside), "42")
         if result.status == "unknown":
             with pytest.raises(OutcomeUnknown, match="refund"):
                 _ = result.value
@@ -115,3 +115,24 @@ async def test_in_doubt_after_its_policy_changed(
         async with journal:
             assert await work.run(None, run_id="r") == then
     assert acts == ["42"] * (2 if then == "ok" else 1)
+
+
+async def test_the_same_key_in_another_turn_is_another_call(url: str) -> None:
+    """As a model's ids are, which may come again in any turn (FAULTS 22)."""
+    journal = Journal(url)
+    keys: list[str] = []
+
+    @tool(replay="never", key="model#1/0:call_1")
+    async def pay(amount: int) -> int:
+        keys.append(io.idempotency_key)
+        return amount
+
+    @journal.agent
+    async def work(turn: Turn, amount: int) -> int | None:
+        return (await turn.tool(pay, amount)).value
+
+    async with journal:
+        for _ in range(2):
+            assert await work.run(1, run_id="r", key="one") == 1
+            assert await work.run(2, run_id="r", key="two") == 2
+    assert len(set(keys)) == len(keys) == 2, "each once, and a service can tell them apart"
