@@ -50,6 +50,7 @@ async def in_doubt(url: str, first: Any, second: Any) -> tuple[Journal, Any]:
 @pytest.mark.parametrize("instead", ["nothing", "another", "a named one", "another kind"])
 async def test_a_call_in_doubt_that_is_not_asked_for(url: str, replay: Policy, instead: str) -> None:
     did: list[str] = []
+    started = asyncio.Event()
 
     @tool(replay=replay)
     async def pay(inside: str) -> None:
@@ -74,7 +75,6 @@ async def test_a_call_in_doubt_that_is_not_asked_for(url: str, replay: Policy, i
         elif instead == "another kind":
             await turn.model(pay, "x")
 
-    started = asyncio.Event()
     async with Journal(url):
         journal, work = await in_doubt(url, first, second)
         async with journal:

@@ -11,7 +11,8 @@ from journal.tools.interruption import is_interruption
 
 def named(name: str) -> Exception:
     """An error of a client library, as far as its class tells."""
-    return type(name, (OSError,), {})("it broke")
+    found: Exception = type(name, (OSError,), {})("it broke")
+    return found
 
 
 def raised(act: Callable[[], None]) -> BaseException:
