@@ -110,7 +110,11 @@ async def test_keys_of_tasks_side_by_side_keep_no_order(url: str) -> None:
     assert await twice(url, handler) == ([0, 1, 2], [0, 1, 2])
 
 
-async def test_it_is_blocked_though_the_task_that_diverged_is_awaited_by_nobody(url: str) -> None:
+async def test_it_is_blocked_though_the_task_that_diverged_is_awaited_by_nobody(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.attempt._RECANCEL_SECONDS", 3600)
+
     async def handler(turn: Turn) -> None:
         queue: asyncio.Queue[int] = asyncio.Queue()
 
