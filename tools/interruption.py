@@ -39,10 +39,10 @@ def is_interruption(error: BaseException | None, outer: BaseException | None = N
     What says that it did not happen is none, whatever it was raised over. `outer`: what was being handled when the act
     began; it has nothing to do with it.
     """
-    if isinstance(error, DidNotHappen):
-        return False
     seen: set[int] = set()
     while error is not None and error is not outer and id(error) not in seen:
+        if isinstance(error, DidNotHappen):
+            return False
         if isinstance(error, TimeoutError | ConnectionError | EOFError | CallTimeout):
             return True
         names = {cls.__name__ for cls in type(error).__mro__}

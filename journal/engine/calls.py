@@ -179,9 +179,8 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 try:
                     await attempt.order.released(call.key)
                 except asyncio.CancelledError:
-                    if (
-                        history.unclaimed() is None
-                    ):  # else what was recorded later rests on what was seen then
+                    # Else what was recorded later rests on what was seen then.
+                    if history.unclaimed() is None:
                         await _see_cancelled(attempt, call)
                     raise
             return settled

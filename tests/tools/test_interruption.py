@@ -51,6 +51,13 @@ def certainly_not() -> None:
         raise DidNotHappen from error
 
 
+def told_by_a_harness() -> None:
+    try:
+        certainly_not()
+    except DidNotHappen as error:
+        raise RuntimeError("the tool failed") from error
+
+
 OPEN = [
     TimeoutError(),
     TimeoutError(),
@@ -70,6 +77,7 @@ TOLD = [
     ExceptionGroup("several", [ValueError(), KeyError()]),
     raised(said_to_have_nothing_to_do_with_it),
     raised(certainly_not),
+    raised(told_by_a_harness),
 ]
 
 
