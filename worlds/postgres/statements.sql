@@ -367,4 +367,21 @@ select {schema}.settle(
 );
 
 -- name: notify
-select pg_notify($1::text, $2::text);
+-- Tried and given back at once: which ears are free? Held for the transaction it would look like an ear to others.
+-- Of work everybody is told.
+with tried as materialized (
+    select ear, case
+        when pg_try_advisory_lock($3::integer, ear::integer) then pg_advisory_unlock($3::integer, ear::integer)
+        else false
+    end as is_free
+    from unnest($4::bigint[]) ear
+)
+select
+    array(select ear from tried where is_free),
+    case when $5::boolean or exists (select from tried where not is_free) then pg_notify($1::text, $2::text) end;
+
+-- name: hold_ears
+select count(pg_advisory_lock_shared($1::integer, ear::integer)) from unnest($2::bigint[]) ear;
+
+-- name: drop_ears
+select count(pg_advisory_unlock_shared($1::integer, ear::integer)) from unnest($2::bigint[]) ear;
