@@ -77,6 +77,9 @@ class Reader:
     async def _records(self, run: str, after: int, limit: int) -> tuple[Place | None, list[Record]]:
         """The run and its records behind `after`, seen at one moment, dense and undamaged."""
         rows = await self._pool.fetch("read_records", self.asked(run, after=after, limit=limit))
+        return self._decoded(run, after, rows)
+
+    def _decoded(self, run: str, after: int, rows: list[Row]) -> tuple[Place | None, list[Record]]:
         if not rows:
             return None, []
         place = self.place(run, rows[0])
@@ -84,7 +87,7 @@ class Reader:
             return place, []
         found: list[Record] = []
         for expected, row in enumerate(rows, after + 1):
-            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row[5:]
+            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row[5:15]
             if seq != expected:
                 raise CorruptRecord(run_id=run, seq=expected, reason="it is missing")
             try:
@@ -113,13 +116,15 @@ class Reader:
         """Items behind `offset`, in its order."""
         seq, sub = offset
         # Records first: a delta that is seen with them lies behind a record that was seen too.
-        place, records = await self._records(run, seq, CHUNK)
+        found = await self._pool.fetch("read_page", self.asked(run, after=seq, sub=sub, limit=CHUNK))
+        place, records = self._decoded(run, seq, found)
         if place is None:
             return Page([], has_all=True, is_over=False)
-        reached = records[-1].seq if records else seq
-        rows = await self._pool.fetch(
-            "read_deltas", {"rid": place.rid, "seq": seq, "sub": sub, "reached": reached, "limit": CHUNK}
-        )
+        rows: list[Row] = []
+        if found[0][15]:
+            reached = records[-1].seq if records else seq
+            asked = {"rid": place.rid, "seq": seq, "sub": sub, "reached": reached, "limit": CHUNK}
+            rows = await self._pool.fetch("read_deltas", asked)
         has_all = len(records) < CHUNK and len(rows) < CHUNK
         is_over = has_all and place.is_closed
         if not rows:

@@ -137,6 +137,21 @@ from {schema}.runs r left join lateral (
 ) e on true
 where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
 
+-- name: read_page
+-- Likewise for a follower, and whether deltas lie behind its place: most runs have none, and are read in one trip.
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    ),
+    r.moved_to,
+    e.seq, e.time, e.type, e.turn, e.key, e.epoch, e.batch, e.body, e.checksum, e.key_id,
+    exists (select from {schema}.deltas d where d.rid = r.rid and (d.seq, d.sub) > (%(after)s::bigint, %(sub)s::bigint))
+from {schema}.runs r left join lateral (
+    select * from {schema}.records where rid = r.rid and seq > %(after)s::bigint order by seq limit %(limit)s::bigint
+) e on true
+where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
 -- name: read_deltas
 -- Up to the record that the reader has reached; what lies behind a later record comes after it.
 select seq, sub, time, call, number, data from {schema}.deltas
