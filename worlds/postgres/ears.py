@@ -44,7 +44,7 @@ class Ears:
     def attach(self, wire: Wire) -> None:
         """Hold them on this session, which listens and has `hold_ears` and `drop_ears` prepared."""
         self._wire = wire
-        self._update()
+        self.update()
 
     def detach(self) -> None:
         """The session is over, and nothing is held any more."""
@@ -54,7 +54,7 @@ class Ears:
     def want(self, lock: int) -> None:
         """A run is followed."""
         self._wanted[ear_of(lock)] += 1
-        self._update()
+        self.update()
 
     def unwant(self, lock: int) -> None:
         """It is not any more."""
@@ -62,14 +62,15 @@ class Ears:
         self._wanted[ear] -= 1
         if not self._wanted[ear]:
             del self._wanted[ear]
-        self._update()
+        self.update()
 
     def known_since(self, lock: int) -> float | None:
         """Since when every writer knows that the run is followed: a time of the clock, perhaps in the future."""
         since = self._held_since.get(ear_of(lock))
         return None if since is None else since + SILENCE_SECONDS
 
-    def _update(self) -> None:
+    def update(self) -> None:
+        """Hold what is wanted and no more, unless the session is taken: whoever took it calls this afterwards."""
         wire = self._wire
         if wire is None or not wire.is_open or wire.is_busy:
             return
@@ -87,7 +88,7 @@ class Ears:
             if error is not None:
                 return  # too many locks, or the connection is lost: until it works out, followers look
             self._held_since.update(dict.fromkeys(taken, self._clock()))
-            self._update()
+            self.update()
 
         return on_done
 

@@ -12,13 +12,15 @@ from hashlib import blake2b
 import anyio
 import psycopg
 from psycopg import pq, sql
+from psycopg.adapt import Transformer
 
 from journal.core.errors import WorldError
 from journal.worlds.postgres.address import Address
 from journal.worlds.postgres.binary import long_array, to_longs
 from journal.worlds.postgres.connection import CONNECT_SECONDS, connect_patiently
 from journal.worlds.postgres.ears import Ears, Silence, ear_of, first_key
-from journal.worlds.postgres.statements import statements
+from journal.worlds.postgres.pool import Row
+from journal.worlds.postgres.statements import numbered, statements
 from journal.worlds.postgres.wire import Wire
 
 RING_SECONDS = 0.002
@@ -26,6 +28,7 @@ RING_SECONDS = 0.002
 MAX_RUNS = 400
 """Hints in one message, which may not reach 8000 bytes; with more, everybody looks."""
 RETRY_SECONDS = 1.0
+READ_SECONDS = 10.0
 LEAVE_SECONDS = 1.0
 """How long closing waits for the last hints to be sent."""
 
@@ -59,7 +62,7 @@ def parse_payload(payload: str) -> tuple[list[int] | None, bool]:
 
 
 class Listener:
-    """Hears the hints of other processes, from when somebody first waits until the world closes."""
+    """Hears the hints of others, from when somebody first waits until the world closes; followers read there, too."""
 
     def __init__(self, address: Address, namespace: str) -> None:
         self._address = address
@@ -68,6 +71,8 @@ class Listener:
         self.on_ring: Callable[[list[int] | None, bool], None] = lambda locks, has_work: None
         self.on_lost: Callable[[], None] = lambda: None
         self._task: asyncio.Task[None] | None = None
+        self._wire: Wire | None = None
+        self._loading = Transformer()
         self.is_listening = False
 
     def start(self) -> None:
@@ -95,20 +100,52 @@ class Listener:
             wire = Wire(connection, on_lost=lambda _: lost.set(), on_notice=self._heard)
             texts = statements(self._address.schema)
             async with asyncio.timeout(CONNECT_SECONDS):
-                for name in ("hold_ears", "drop_ears"):
-                    await wire.prepare(name.encode(), texts[name])
+                for name in ("hold_ears", "drop_ears", "read_page"):
+                    await wire.prepare(name.encode(), numbered(texts[name]))
             self.ears.attach(wire)
+            self._wire, self._loading = wire, Transformer(connection)
             self.is_listening = True
             self.on_ring(None, True)  # what was said before we listened
             await lost.wait()
         finally:
             self.is_listening = False
+            self._wire = None
             self.ears.detach()
             self.on_lost()
             if wire is not None:
+                if wire.is_busy:
+                    wire.abandon("it was closed here")
                 await wire.aclose()
             else:
                 await connection.close()
+
+    async def read(self, name: bytes, parameters: list[bytes | None]) -> list[Row] | None:
+        """The rows of a prepared read. None: there is no session, it is taken, or it failed: read elsewhere.
+
+        Here, since whoever has just heard something finds the session awake, and the driver's own coroutines cost
+        more than the server.
+        """
+        wire = self._wire
+        if wire is None or not wire.is_open or wire.is_busy:
+            return None
+        done: asyncio.Future[pq.abc.PGresult | None] = asyncio.get_running_loop().create_future()
+
+        def on_done(result: "pq.abc.PGresult | None", _: Exception | None) -> None:
+            self.ears.update()
+            if not done.done():  # else the reader went away
+                done.set_result(result)
+
+        wire.execute([(name, parameters)], on_done)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                result = await done
+        except TimeoutError:
+            wire.abandon(f"no answer for {READ_SECONDS:g} s")
+            return None
+        if result is None:
+            return None
+        self._loading.set_pgresult(result)
+        return self._loading.load_rows(0, result.ntuples, tuple)
 
     def _heard(self, payload: str) -> None:
         self.on_ring(*parse_payload(payload))
