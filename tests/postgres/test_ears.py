@@ -184,3 +184,13 @@ async def test_many_followers_hold_few_locks(url: str, admin: psycopg.Connection
         group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await until_held(admin, url, [])
+
+
+def test_a_writer_does_not_ask_again_within_the_silence() -> None:
+    """Runs 3 and 19 have one ear (16 of them), run 4 another."""
+    silence = ears.Silence()
+    assert silence.heard([3, 4, 19], 10.0) == [3, 4, 19]
+    silence.learn([3], 10.0)
+    assert silence.heard([3, 4, 19], 10.09) == [4]
+    assert silence.heard([3, 4, 19], 10.11) == [3, 4, 19]
+    assert {ears.ear_of(lock) for lock in (-1, -(2**63), 2**63 - 1)} == {15, 0}
