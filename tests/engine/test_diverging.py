@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from journal import Journal, Turn, TurnBlocked, TurnFailed, step, tool
+from journal import Journal, Turn, TurnBlocked, step, tool
 from journal.core.codec import open_record
 from journal.core.records import Policy
 from journal.core.records import TurnBlocked as Blocked
-from tests.engine.test_order import Again, twice
+from tests.engine.test_order import twice
 
 pytestmark = pytest.mark.anyio
 
@@ -154,8 +154,7 @@ async def test_what_is_under_way_beside_it_stays_in_doubt(url: str, replay: Poli
 
     A call that is new does not begin inside old history, so what it is beside is a call in doubt.
     """
-    journal = Journal(url)
-    begun, reached = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
     attempt = 1
 
     @tool(replay=replay)
@@ -171,32 +170,30 @@ async def test_what_is_under_way_beside_it_stays_in_doubt(url: str, replay: Poli
             await asyncio.Event().wait()
         return number
 
-    @journal.agent
-    async def work(turn: Turn, _: None) -> str:
+    async def first(turn: Turn, inside: asyncio.Event) -> None:
+        nonlocal reached
+        reached = inside
+        await asyncio.create_task(turn.model(interrupted, 1))
+
+    async def second(turn: Turn, _: asyncio.Event) -> str:
         nonlocal attempt
         attempt = turn.attempt
 
         async def other() -> None:
-            await turn.step(quick, 0)
             if attempt == 2:
                 await begun.wait()
             await turn.model(interrupted, 2 if attempt == 2 else 1)
 
-        if attempt == 1:
-            running = asyncio.create_task(other())
-            await reached.wait()
-            assert not running.done()
-            raise Again
         async with asyncio.TaskGroup() as group:
             group.create_task(other())
             beside = group.create_task(turn.tool(slow))
         return beside.result().status
 
+    reached = asyncio.Event()
+    journal, work = await in_doubt(url, first, second)
     async with journal:
-        with pytest.raises(TurnFailed, match="Again"):
+        with pytest.raises(TurnBlocked, match="divergence"):
             await work.run(None, run_id="r")
-        with pytest.raises(TurnBlocked, match='"number":2'):
-            await (await journal.retry("r")).settle(20, serve=True)
         done = await (await journal.retry("r")).settle(20, serve=True)
     assert done == ("ok" if replay == "safe" else "unknown")
 
