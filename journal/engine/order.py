@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from journal.core.errors import Diverged
-from journal.engine.scope import current_attempt_of
+from journal.engine.scope import runs_in
 from journal.replay.history import Event
 from journal.replay.matcher import Asked, asked_call, recorded_call
 
@@ -155,11 +155,8 @@ class Order:
 
     def _has_ready(self) -> bool:
         """Whether anything of this attempt is about to run, as far as the loop shows."""
-        if not self._ready:
-            return False
-        attempt = self._attempt
-        ready = tuple(self._ready)  # at once: other threads may add to it
-        return any(current_attempt_of(handle._context) is attempt for handle in ready)  # noqa: SLF001 - nothing public shows it
+        # A copy, at once: other threads may add to it.
+        return bool(self._ready) and runs_in(self._attempt, tuple(self._ready))
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""
