@@ -171,6 +171,7 @@ class Transactor:
         try:
             self.door.connection.close()
         finally:
+            self._file.close()
             self._turnstile.close()
 
     # One transaction
