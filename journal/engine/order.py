@@ -155,8 +155,9 @@ class Order:
 
     def _has_ready(self) -> bool:
         """Whether anything of this attempt is about to run, as far as the loop shows."""
-        # A copy, at once: other threads may add to it.
-        return bool(self._ready) and runs_in(self._attempt, tuple(self._ready))
+        if not self._ready:
+            return False
+        return runs_in(self._attempt, tuple(self._ready))  # a copy, at once: other threads may add to it
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""
