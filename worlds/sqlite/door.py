@@ -44,7 +44,7 @@ def _add_next(count: int) -> str:
         f"(?1, ?2 + {n}, ?3, ?4, ?5, ?6, ?{4 * n + 8}, ?{4 * n + 9}, ?{4 * n + 10}, ?{4 * n + 11})"
         for n in range(count)
     )
-    return SQL["add_next"].replace("(?1, ?2, ?3, ?4, ?5, ?6, ?, ?, ?, ?)", ", ".join(rows))
+    return SQL["add_next"].replace("(?1, ?2, ?3, ?4, ?5, ?6, ?8, ?9, ?10, ?11)", ", ".join(rows))
 
 
 def _is_plain_next(batch: Batch, known: Known) -> bool:
