@@ -71,7 +71,9 @@ async def test_what_was_acknowledged_outlives_kill_9(path: Path, url: str, start
             load.send_signal(signal.SIGKILL)
         for load in loads:
             for text in (await to_thread.run_sync(load.communicate))[0].split("\n"):
-                if re.fullmatch(r"life\d-\d-\d \d+", text):  # what was read before may have ended within a line
+                if re.fullmatch(
+                    r"life\d-\d-\d \d+", text
+                ):  # what was read before may have ended within a line
                     answered[text.split()[0]] = max(answered[text.split()[0]], int(text.split()[1]))
     async with open_sqlite(url) as world:
         assert len(answered) == 48
