@@ -1,6 +1,7 @@
 """What happens to the files between two looks at them is noticed by the next commit, watched or not."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from journal.core.errors import JournalError, WorldCorrupt, WorldMissing
-from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs
+from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, submit
 from journal.worlds.sqlite import SqliteWorld, connection, open_sqlite, watch
 
 pytestmark = pytest.mark.anyio
@@ -130,11 +131,28 @@ async def test_checkpoints_do_not_end_the_watch(folder: Path, monkeypatch: pytes
 
 @needs_inotify
 async def test_a_watch_is_let_go_with_its_world(folder: Path) -> None:
-    before = os.listdir("/proc/self/fd")
+    before = len(descriptors(folder))
     async with open_sqlite(f"sqlite:{folder / 'journal.db'}") as world:
         await at_work(world)
         assert watch_of(world) is not None
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+        assert len(descriptors(folder)) > before
+        world._writer._transactor._file.forget_log()
+        await world.append(submit("other"))
+        assert watch_of(world) is not None, "a connection that is opened anew has its own"
+    assert len(descriptors(folder)) <= before
+
+
+def descriptors(folder: Path) -> list[str]:
+    """Of this process: of files there, and of a watch on them."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            leads_to = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:
+            continue  # closed since
+        if leads_to.startswith(str(folder)) or "inotify" in leads_to:
+            found.append(leads_to)
+    return found
 
 
 @needs_inotify
@@ -145,8 +163,6 @@ async def test_a_file_system_mounted_over_the_files_is_noticed_at_the_next_look(
     async with open_sqlite(f"sqlite:{folder / 'journal.db'}") as world:
         holder = await at_work(world)
         assert watch_of(world) is not None
-        import subprocess
-
         subprocess.run(["mount", "--bind", str(small_disk), str(folder)], check=True)
         try:
             with pytest.raises(WorldMissing):
