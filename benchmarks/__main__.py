@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from benchmarks.cases import BY_DEFAULT, CASES, ON_SQLITE, Setting
+from benchmarks.cases import ARE_PEERS_HERE, BY_DEFAULT, CASES, ON_SQLITE, Setting
 from benchmarks.report import Result, print_json, print_table
 from benchmarks.stores import STORES
 
@@ -56,6 +56,8 @@ def main(
     results: list[Result] = []
     for world in worlds:
         wanted = tuple(CASES) if "all" in cases else cases or BY_DEFAULT
+        if not cases and not ARE_PEERS_HERE:
+            sys.stderr.write("DBOS and LangGraph are not measured: they need the extra bench\n")
         names = [name for name in wanted if world == "sqlite" or name not in ON_SQLITE]
         for name in names:
             with (

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -15,7 +16,7 @@ from benchmarks import door, footprint, replaying
 from benchmarks.conversation import log_ratio
 from benchmarks.engine import engine
 from benchmarks.latency import follow_ms, wake_ms
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Peer, recovered
 from benchmarks.raw import RawSqlite
 from benchmarks.report import Result
 from benchmarks.stores import Store
@@ -23,6 +24,7 @@ from benchmarks.stores import Store
 RUNS_AT_ONCE = 50
 LONG_RUN = 100_000
 REPLAYED_CALLS = 2_000
+RECOVERED_STEPS = 200
 SNAPSHOT_SECONDS = 60.0
 WORK_SECONDS = 150e-6
 """About what a step computes between two commits."""
@@ -133,6 +135,27 @@ def peers_sequential(setting: Setting, store: Store) -> Iterator[Result]:
 def peers_concurrent(setting: Setting, store: Store) -> Iterator[Result]:
     """Fifty runs at once, beside DBOS and absurd."""
     yield from _peers(setting, store, "concurrent", RUNS_AT_ONCE)
+
+
+def peers_recovery(setting: Setting, store: Store) -> Iterator[Result]:
+    """A recorded step served again after the process was lost: beside DBOS, in windows that alternate.
+
+    LangGraph goes on from its last checkpoint and runs no code before it again, so there is nothing to compare.
+    """
+    rounds = max(1, setting.rounds // 2)
+    found: dict[str, list[tuple[float, float]]] = {}
+    with tempfile.TemporaryDirectory(dir=setting.directory) as place:
+        for number in range(rounds):
+            own = Path(place) / str(number)
+            own.mkdir()
+            for peer, url in store.peers(RUNS_AT_ONCE, own).items():
+                if peer.startswith("dbos"):
+                    ours, _ = asyncio.run(replaying.replayed(store.fresh_url(), REPLAYED_CALLS))
+                    theirs = recovered(url, RECOVERED_STEPS)
+                    found.setdefault(peer, []).append((theirs, theirs / ours.per_call))
+    for peer, pairs in found.items():
+        value, ratio = median(seconds for seconds, _ in pairs), median(ratio for _, ratio in pairs)
+        yield Result("recovery", store.world, value * 1e6, "µs a step of it", peer, ratio)
 
 
 def latency(setting: Setting, store: Store) -> Iterator[Result]:
@@ -249,6 +272,7 @@ CASES: dict[str, Case] = {
     "snapshot": snapshot,
     "peers_sequential": peers_sequential,
     "peers_concurrent": peers_concurrent,
+    "peers_recovery": peers_recovery,
     "replay": replay,
     "paced": paced,
     "memory": memory,
@@ -257,5 +281,9 @@ CASES: dict[str, Case] = {
 }
 ON_SQLITE = frozenset({"replay", "paced", "memory", "conversation", "import"})
 """Those that are measured once, with the embedded default."""
-BY_DEFAULT = tuple(name for name in CASES if not name.startswith("peers_") and name != "snapshot")
-"""The peers need the extra `bench`, and they and the snapshot take their time: `python -m benchmarks all`."""
+ARE_PEERS_HERE = all(find_spec(name) is not None for name in ("dbos", "langgraph"))
+"""Whether the extra `bench` is installed."""
+BY_DEFAULT = tuple(
+    name for name in CASES if name != "snapshot" and (ARE_PEERS_HERE or not name.startswith("peers_"))
+)
+"""The snapshot takes its time: `python -m benchmarks all`."""

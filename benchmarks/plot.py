@@ -5,6 +5,8 @@ from pathlib import Path
 
 from benchmarks.report import Result, machine
 
+_SHOWN = {"sequential": "1 run", "concurrent": "50 runs", "recovery": "recovered steps"}
+
 
 def plot(results: Sequence[Result], path: Path, place: Path) -> None:
     """Bars, one a comparison, on a logarithmic scale; the dashed line is parity."""
@@ -13,8 +15,8 @@ def plot(results: Sequence[Result], path: Path, place: Path) -> None:
     mpl.use("svg")
     from matplotlib import pyplot as plt
 
-    shown = [r for r in results if r.name in ("sequential", "concurrent") and r.ratio is not None]
-    labels = [f"{r.world}, {'50 runs' if r.name == 'concurrent' else '1 run'} vs {r.versus}" for r in shown]
+    shown = [r for r in results if r.name in _SHOWN and r.ratio is not None]
+    labels = [f"{r.world}, {_SHOWN[r.name]} vs {r.versus}" for r in shown]
     figure, axes = plt.subplots(figsize=(9, 0.4 * len(shown) + 1.6))
     bars = axes.barh(
         labels,

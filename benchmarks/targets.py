@@ -8,6 +8,11 @@ index, the claim), and 120 µs and more are computed besides, a fifth of it look
 The disk is not the bound: case `paced` is the raw store with a caller that computes as long. 2.5 holds where a raw
 commit takes 220 µs and more, and is missed on a quicker disk (2.3 at 205 µs): there one event loop is the bound, with
 55 to 65 µs a step.
+
+`recovery` compares what a recorded step takes when the process was lost: DBOS reads its store for each, we read the
+turn once. `fold` is against one typed decoder after the other over the same bodies. Its 0.25 is missed: 0.2 where the
+state stays in the processor's cache, 0.13 in a run of 20,000 records. What decoding drops again the state keeps, half a
+kilobyte a record, and the cache misses of that cost more than the loop.
 """
 
 from typing import Literal
@@ -47,6 +52,7 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("sequential", "sqlite", "langgraph"): Target("ratio", at_least=4.0),
     ("concurrent", "sqlite", "dbos"): Target("ratio", at_least=25.0),
     ("concurrent", "sqlite", "dbos-wal"): Target("ratio", at_least=10.0),
+    ("recovery", "sqlite", "dbos"): Target("ratio", at_least=40.0),
     ("sequential", "postgres", "dbos"): Target("ratio", at_least=6.0),
     ("sequential", "postgres", "absurd"): Target("ratio", at_least=2.0),
     ("sequential", "postgres", "langgraph"): Target("ratio", at_least=5.0),
@@ -62,9 +68,12 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("length", "redis", ""): Target("ratio", at_least=0.8),
     ("snapshot", "postgres", ""): Target("ratio", at_least=0.8),
     ("replay", "sqlite", ""): Target("value", at_most=10.0),  # µs a call
-    ("now", "sqlite", ""): Target("value", at_most=5.0),  # µs
-    ("uuid", "sqlite", ""): Target("value", at_most=5.0),
-    ("random", "sqlite", ""): Target("value", at_most=5.0),
+    ("now_live", "sqlite", ""): Target("value", at_most=5.0),  # µs
+    ("now_replayed", "sqlite", ""): Target("value", at_most=5.0),
+    ("uuid_live", "sqlite", ""): Target("value", at_most=5.0),
+    ("uuid_replayed", "sqlite", ""): Target("value", at_most=5.0),
+    ("random_live", "sqlite", ""): Target("value", at_most=5.0),
+    ("random_replayed", "sqlite", ""): Target("value", at_most=5.0),
     ("fold", "sqlite", ""): Target("ratio", at_least=0.25),
     ("resume", "sqlite", ""): Target("value", at_most=1.5),  # s, of 100,000 records
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps

@@ -5,10 +5,12 @@ matcher's fold of one turn, which keeps to what decides and forgets who did it.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from typing import Any
 
-import msgspec
+from msgspec import Raw
 
-from journal.core.codec import open_record
+from journal.core.codec import DECODE, open_record
 from journal.core.records import (
     Body,
     CallEvidence,
@@ -43,6 +45,9 @@ from journal.replay.state import (
     origin_state,
 )
 
+_NONE: dict[str, Any] = {}
+"""Shared by all outcomes whose usage nobody told: a dict for each would be a fifth of what a run takes."""
+
 
 def fold(records: Iterable[Record], upto: int | None = None) -> RunState:
     """The state that `records` (a run's, in order, from its first) come to; `upto`: the last seq to look at.
@@ -50,22 +55,30 @@ def fold(records: Iterable[Record], upto: int | None = None) -> RunState:
     Raises a `LogError` for a record that cannot be read, `ValueError` where there is no record at all.
     """
     run = RunFold()
-    for record in records:
-        if upto is not None and record.seq > upto:
-            break
-        run.add(record)
+    run.extend(records if upto is None else takewhile(lambda record: record.seq <= upto, records))
     run.fill()
     return run.state
 
 
+class _Turn:
+    """A turn while it is folded."""
+
+    __slots__ = ("calls", "results", "state")
+
+    def __init__(self, state: TurnState, results: dict[str, Value]) -> None:
+        self.state = state
+        self.calls: dict[str, CallState] = {}
+        """The call that a key stands for now: one that was set aside makes room for another."""
+        self.results = results
+        """What `Inputs` has of its results: it is told of them here, for speed."""
+
+
 class RunFold:
-    """`fold` for records that come page by page: `add` each, then look at `state`."""
+    """`fold` for records that come page by page: `extend` by a page, or `add` one; then look at `state`."""
 
     def __init__(self) -> None:
         self._state: RunState | None = None
-        self._turns: dict[str, TurnState] = {}
-        self._open: dict[tuple[str, str], CallState] = {}
-        """The call that a key of a turn stands for now: one that was set aside makes room for another."""
+        self._turns: dict[str, _Turn] = {}
         self.inputs = Inputs()
         """What model calls were asked, as far as their records do not say it by themselves."""
         self._lived: set[int] = set()
@@ -80,15 +93,92 @@ class RunFold:
 
     def add(self, record: Record) -> None:
         """Take in the next record of the run."""
-        body = open_record(record)  # first: a record that cannot be read must leave the state as it was
-        self.inputs.add(record, body)
-        state = self._state = self._state or RunState(record.run)
-        state.head, state.time = record.seq, record.time
-        kind = type(body)
-        if kind is CallIntent or kind is CallOutcome:  # nearly all of them: not by way of the others
-            if (turn := self._turns.get(record.turn or "")) is not None:
-                self._add_to_call(turn, record, body)
-            return
+        self.extend((record,))
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Take in the next records of the run, as `add` does. Those before one that cannot be read count.
+
+        Nearly all records are intents and outcomes of the turn before them, and a run may have millions: what they
+        do is written out in this loop, since calls and attributes would double what it costs.
+        """
+        turn: _Turn | None = None  # that of the record before, where it was of a call
+        turn_id: str | None = None
+        last: Record | None = None
+        try:
+            for record in records:
+                try:
+                    body = DECODE[record.type](record.body)
+                except Exception:  # noqa: BLE001 - `open_record` says what is wrong
+                    body = open_record(record)
+                if body.v > 1 and body.v > body.VERSION:
+                    body = open_record(record)  # one that cannot be read leaves the state as it was
+                if turn is None or record.turn != turn_id:
+                    if last is None:
+                        self._state = self._state or RunState(record.run)
+                    turn_id = record.turn
+                    turn = self._turns.get(turn_id or "")
+                    calls, results, epoch, attempt = _doors_of(turn)
+                    known = self.state.calls
+                last = record
+                if type(body) is CallOutcome and turn is not None:
+                    key, time, value, error = record.key or "", record.time, body.value, body.error
+                    call = calls.get(key) or self._call(turn, key)
+                    if value is None:
+                        results.pop(key, None)
+                    else:
+                        results[key] = value
+                    author = attempt if record.epoch == epoch else _attempt_of(turn, record.epoch)
+                    call.outcome = OutcomeState(
+                        record.seq,
+                        time,
+                        author,
+                        body.status,
+                        Kept(len(value), Raw(value)) if type(value) is bytes else maybe_kept(value),
+                        None if error is None else error_state(error),
+                        body.lost,
+                        body.usage or _NONE,
+                        body.tries,
+                        body.evidence,
+                        body.probed,
+                        body.finish,
+                        body.raw_finish,
+                        body.rate_limits or _NONE,
+                    )
+                    if call.tries and (tried := call.tries[-1]).attempt == author:
+                        tried.ending = "answered"
+                        if tried.time < time:
+                            call.duration_seconds = time - tried.time
+                elif type(body) is CallIntent and turn is not None:
+                    key, given = record.key or "", body.input
+                    if body.difference is not None:
+                        shown: Kept | None = Kept(body.difference.size, seq=record.seq)
+                    elif type(given) is bytes:
+                        shown = Kept(len(given), Raw(given))
+                    else:
+                        shown = maybe_kept(given)
+                    if body.kind == "model":
+                        self.inputs.add(record, body)
+                    tried = TryState(record.seq, record.time, body.attempt, body.number)
+                    standing = calls.get(key)
+                    if standing is None:
+                        number, of = len(known) + 1, turn.state.id
+                        standing = CallState(
+                            number, of, key, body.kind, body.name, body.policy, shown, (tried,)
+                        )
+                        calls[key] = standing
+                        known.append(standing)
+                    else:
+                        standing.kind, standing.name, standing.policy = body.kind, body.name, body.policy
+                        standing.input = shown
+                        standing.tries += (tried,)
+                else:
+                    self._add_other(self.state, record, body)
+                    turn = None
+        finally:
+            if last is not None:
+                self.state.head, self.state.time = last.seq, last.time
+
+    def _add_other(self, state: RunState, record: Record, body: Body) -> None:
         match body:
             case RunCreated():
                 state.created = record.time
@@ -98,16 +188,19 @@ class RunFold:
                 state.origin = origin_state(body.origin)
             case RunClosed():
                 state.is_closed = True
-                for turn in state.turns:
-                    self._end_attempt(turn, "closed", record)
+                for turn in self._turns.values():
+                    _end_attempt(turn, "closed", record)
             case TurnSubmitted() if record.turn is not None:
-                turn = TurnState(record.turn, record.seq, record.time, kept(body.input))
-                state.turns.append(turn)
-                self._turns[record.turn] = turn
+                submitted = TurnState(record.turn, record.seq, record.time, kept(body.input))
+                state.turns.append(submitted)
+                known = self._turns.setdefault(
+                    record.turn, _Turn(submitted, self.inputs.results_of(record.turn))
+                )
+                known.state = submitted
             case _ if (found := self._turns.get(record.turn or "")) is not None:
                 self._add_to_turn(found, record, body)
             case _:
-                pass  # of a turn that was never submitted: no turn to show it in
+                self.inputs.add(record, body)  # of a turn that was never submitted: no turn to show it in
 
     def fill(self, blobs: Mapping[str, bytes] = NO_BLOBS) -> None:
         """Put inputs together that the log holds as differences, where all they need is inline or in `blobs`.
@@ -120,15 +213,16 @@ class RunFold:
                 continue
             found = self.inputs.at(call.input.seq)
             if found is not None and all(ref.blob in blobs for ref in blobs_of(found)):
-                call.input = Kept(call.input.size, msgspec.Raw(putting.of(found)))
+                call.input = Kept(call.input.size, Raw(putting.of(found)))
 
-    def _add_to_turn(self, turn: TurnState, record: Record, body: Body) -> None:
+    def _add_to_turn(self, folded: _Turn, record: Record, body: Body) -> None:
+        turn = folded.state
         match body:
             case TurnStarted():
                 last = turn.attempts[-1] if turn.attempts else None
                 is_alive = last is not None and (last.worker == body.worker or last.epoch in self._lived)
                 taken: AttemptEnding = "lost" if is_alive else "interrupted"
-                self._end_attempt(turn, taken if body.taken_over else "released", record)
+                _end_attempt(folded, taken if body.taken_over else "released", record)
                 attempt = AttemptState(
                     body.attempt,
                     body.worker,
@@ -138,13 +232,13 @@ class RunFold:
                     body.taken_over,
                     body.version,
                 )
-                attempt.recorded_before = sum(
-                    call.outcome is not None for (of, _), call in self._open.items() if of == turn.id
-                )
+                attempt.recorded_before = sum(call.outcome is not None for call in folded.calls.values())
                 turn.attempts.append(attempt)
                 turn.status = "running"
             case CallEvidence():
-                self._call(turn, record).evidence.append(record.seq)
+                key = record.key or ""
+                call = folded.calls.get(key) or self._call(folded, key)
+                call.evidence += (record.seq,)
                 self._lived.add(body.epoch)
                 for attempt in turn.attempts:
                     if attempt.epoch == body.epoch and attempt.ending == "interrupted":
@@ -157,7 +251,7 @@ class RunFold:
                     error_state(body.error),
                     body.cause,
                 )
-                self._end_attempt(turn, "finished" if body.status == "succeeded" else body.status, record)
+                _end_attempt(folded, "finished" if body.status == "succeeded" else body.status, record)
             case TurnBlocked():
                 turn.status = "blocked"
                 turn.blocked = BlockedState(
@@ -170,103 +264,75 @@ class RunFold:
                 )
                 # A crash loop is stopped by a holder that never started: the attempt before it died.
                 is_own = bool(turn.attempts) and turn.attempts[-1].epoch == record.epoch
-                self._end_attempt(turn, "blocked" if is_own else "interrupted", record)
+                _end_attempt(folded, "blocked" if is_own else "interrupted", record)
             case TurnRetried():
-                self._retry(turn, record, body)
+                _retry(folded, record, body)
             case CancelRequested():
                 if turn.cancel_requested is None:
                     turn.cancel_requested, turn.cancel_reason = record.seq, body.reason
             case _:
                 pass
 
-    def _add_to_call(self, turn: TurnState, record: Record, body: Body) -> None:
-        if isinstance(body, CallOutcome):
-            self._settle(turn, record, body)
-        elif isinstance(body, CallIntent):
-            self._intend(turn, record, body)
-
-    def _call(self, turn: TurnState, record: Record) -> CallState:
-        key = record.key or ""
-        place = turn.id, key
-        call = self._open.get(place)
-        if call is None:
-            calls = self.state.calls
-            call = self._open[place] = CallState(len(calls) + 1, turn.id, key)
-            calls.append(call)
+    def _call(self, turn: _Turn, key: str) -> CallState:
+        calls = self.state.calls
+        call = turn.calls[key] = CallState(len(calls) + 1, turn.state.id, key)
+        calls.append(call)
         return call
 
-    def _intend(self, turn: TurnState, record: Record, body: CallIntent) -> None:
-        call = self._call(turn, record)
-        call.kind, call.name, call.policy = body.kind, body.name, body.policy
-        if body.difference is not None:
-            call.input = Kept(body.difference.size, seq=record.seq)
-        else:
-            call.input = maybe_kept(body.input)
-        call.tries.append(TryState(record.seq, record.time, body.attempt, body.number))
 
-    def _settle(self, turn: TurnState, record: Record, body: CallOutcome) -> None:
-        call = self._call(turn, record)
-        attempt = turn.attempts[-1].number if turn.attempts else 0
-        if turn.attempts and turn.attempts[-1].epoch != record.epoch:
-            attempt = next((a.number for a in reversed(turn.attempts) if a.epoch == record.epoch), attempt)
-        call.outcome = OutcomeState(
-            record.seq,
-            record.time,
-            attempt,
-            body.status,
-            maybe_kept(body.value),
-            error_state(body.error),
-            body.lost,
-            body.usage,
-            body.tries,
-            body.evidence,
-            body.probed,
-            body.finish,
-            body.raw_finish,
-            body.rate_limits,
-        )
-        if call.tries and call.tries[-1].attempt == attempt:
-            call.tries[-1].ending = "answered"
-            if call.tries[-1].time < record.time:
-                call.duration_seconds = record.time - call.tries[-1].time
+def _doors_of(turn: _Turn | None) -> tuple[dict[str, CallState], dict[str, Value], int | None, int]:
+    """Its calls and results; epoch and number of its last attempt, (None, 0) where it has none."""
+    if turn is None:
+        return {}, {}, None, 0
+    last = turn.state.attempts[-1] if turn.state.attempts else None
+    epoch, number = (None, 0) if last is None else (last.epoch, last.number)
+    return turn.calls, turn.results, epoch, number
 
-    def _end_attempt(self, turn: TurnState, ending: AttemptEnding, record: Record) -> None:
-        if not turn.attempts or turn.attempts[-1].ending != "open":
-            return
-        attempt = turn.attempts[-1]
-        attempt.ending, attempt.ended_seq, attempt.ended_time = ending, record.seq, record.time
-        for (of, _), call in self._open.items():
-            if of == turn.id and call.outcome is None and call.tries and call.tries[-1].ending == "open":
-                call.tries[-1].ending = "interrupted"
 
-    def _retry(self, turn: TurnState, record: Record, body: TurnRetried) -> None:
-        turn.status = "pending"
-        turn.retries.append(record.seq)
-        turn.finished_seq = turn.finished_time = turn.output = turn.error = turn.cause = turn.blocked = None
-        calls = {place: call for place, call in self._open.items() if place[0] == turn.id}
-        if body.from_seq is not None or body.settled or body.accepted is not None:
-            turn.interventions.append(intervention(record.seq, body, calls.values()))
-        for place, call in calls.items():
-            if is_set_aside(call, body):
-                call.superseded_by = record.seq
-                del self._open[place]
-            elif place_of(call) in body.settled:
-                self._tell(turn, call, record, body.settled[place_of(call)])
-        if (accepted := body.accepted) is not None and accepted.key is not None:
-            self._accept(turn, accepted.recorded, accepted.key)
+def _attempt_of(turn: _Turn, epoch: int) -> int:
+    """Number of the attempt that held the run in that epoch, else of the last; 0 where there is none."""
+    attempts = turn.state.attempts
+    last = attempts[-1].number if attempts else 0
+    return next((found.number for found in reversed(attempts) if found.epoch == epoch), last)
 
-    def _accept(self, turn: TurnState, recorded: str, asked: str) -> None:
-        """What is recorded under the one key answers for the other."""
-        call = self._open.get((turn.id, recorded))
-        if call is not None and (turn.id, asked) not in self._open:
-            del self._open[turn.id, recorded]
-            self._open[turn.id, asked] = call
 
-    def _tell(self, turn: TurnState, call: CallState, record: Record, value: Value | None) -> None:
-        """Somebody told what the call gave."""
-        attempt = call.outcome.attempt if call.outcome else turn.attempts[-1].number
-        seq = call.outcome.seq if call.outcome else record.seq
-        call.outcome = OutcomeState(seq, record.time, attempt, "ok", maybe_kept(value), by_hand=record.seq)
+def _end_attempt(turn: _Turn, ending: AttemptEnding, record: Record) -> None:
+    attempts = turn.state.attempts
+    if not attempts or attempts[-1].ending != "open":
+        return
+    attempt = attempts[-1]
+    attempt.ending, attempt.ended_seq, attempt.ended_time = ending, record.seq, record.time
+    for call in turn.calls.values():
+        if call.outcome is None and call.tries and call.tries[-1].ending == "open":
+            call.tries[-1].ending = "interrupted"
+
+
+def _retry(folded: _Turn, record: Record, body: TurnRetried) -> None:
+    turn, calls = folded.state, folded.calls
+    turn.status = "pending"
+    turn.retries.append(record.seq)
+    turn.finished_seq = turn.finished_time = turn.output = turn.error = turn.cause = turn.blocked = None
+    if body.from_seq is not None or body.settled or body.accepted is not None:
+        turn.interventions.append(intervention(record.seq, body, calls.values()))
+    for key, call in list(calls.items()):
+        if is_set_aside(call, body):
+            call.superseded_by = record.seq
+            del calls[key]
+        elif place_of(call) in body.settled:
+            _tell(turn, call, record, body.settled[place_of(call)])
+    if (accepted := body.accepted) is not None and accepted.key is not None:
+        # What is recorded under the one key answers for the other.
+        standing = calls.get(accepted.recorded)
+        if standing is not None and accepted.key not in calls:
+            del calls[accepted.recorded]
+            calls[accepted.key] = standing
+
+
+def _tell(turn: TurnState, call: CallState, record: Record, value: Value | None) -> None:
+    """Somebody told what the call gave."""
+    attempt = call.outcome.attempt if call.outcome else turn.attempts[-1].number
+    seq = call.outcome.seq if call.outcome else record.seq
+    call.outcome = OutcomeState(seq, record.time, attempt, "ok", maybe_kept(value), by_hand=record.seq)
 
 
 def is_set_aside(call: CallState, body: TurnRetried) -> bool:

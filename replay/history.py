@@ -6,12 +6,14 @@ records of other turns, which it skips. Next: `matcher.py` decides on it, `state
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
 from journal.core import values
 from journal.core.codec import open_record
 from journal.core.records import (
+    Body,
     CallEvidence,
     CallIntent,
     CallOutcome,
@@ -72,7 +74,7 @@ class CallHistory(msgspec.Struct, gc=False):
 
     key: str
     intent: CallIntent | None = None
-    intent_seqs: list[int] = []
+    intent_seqs: tuple[int, ...] = ()
     outcome: CallOutcome | None = None
     intent_time: float = 0.0
     outcome_seq: int = 0
@@ -126,51 +128,65 @@ class TurnHistory:
 
     def add(self, record: Record) -> None:
         """Take in the next record of the run."""
-        self.last_seq = record.seq
-        self.last_batch = record.batch
-        if record.turn != self.turn:
-            if record.type == RunCreated.TYPE:
-                body = open_record(record)
-                assert isinstance(body, RunCreated)
-                self.created = body
-            return
-        match open_record(record):
-            case CallIntent() as body:
-                call = self._call(record)
-                call.intent = body
-                if body.nonce:
-                    self.nonces[call.key] = body.nonce
-                call.intent_seqs.append(record.seq)
-                call.intent_time = record.time
-                self.inputs.add(record, body)
-            case CallOutcome() as body:
-                call = self._call(record)
+        self.extend((record,))
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Take in the next records of the run. Nearly all are intents and outcomes: those two are looked at first."""
+        turn, calls, results = self.turn, self.calls, self.inputs.results_of(self.turn)
+        for record in records:
+            self.last_seq, self.last_batch = record.seq, record.batch
+            if record.turn != turn:
+                if record.type == RunCreated.TYPE:
+                    created = open_record(record)
+                    assert isinstance(created, RunCreated)
+                    self.created = created
+                continue
+            body = open_record(record)
+            if type(body) is CallOutcome:
+                call = calls.get(record.key or "") or self._call(record)
                 call.outcome = body
                 call.outcome_seq = record.seq
                 call.outcome_time = record.time
-                self.inputs.add(record, body)
-            case CallEvidence() as body if is_of_run(body, self.created):
+                if body.value is None:
+                    results.pop(record.key or "", None)
+                else:
+                    results[record.key or ""] = body.value
+            elif type(body) is CallIntent:
+                call = calls.get(record.key or "") or self._call(record)
+                call.intent = body
+                if body.nonce:
+                    self.nonces[call.key] = body.nonce
+                call.intent_seqs += (record.seq,)
+                call.intent_time = record.time
+                if body.kind == "model":
+                    self.inputs.add(record, body)
+            else:
+                self._add_other(record, body)
+
+    def _add_other(self, record: Record, body: Body) -> None:
+        match body:
+            case CallEvidence() if is_of_run(body, self.created):
                 call = self._call(record)
                 if call.evidence is None:
                     call.evidence = body
                     call.evidence_seq = record.seq
-            case Observed() as body:
+            case Observed():
                 key = record.key or ""
                 self.observed[key] = body
                 self.observed_at[key] = record.seq, record.time
-            case TurnStarted() as body:
+            case TurnStarted():
                 self.attempts = max(self.attempts, body.attempt)
-            case TurnSubmitted() as body:
+            case TurnSubmitted():
                 self.submitted = body
                 self.submitted_seq = record.seq
-            case TurnFinished() as body:
+            case TurnFinished():
                 self.finished = body
                 self.finished_seq = record.seq
-            case TurnBlocked() as body:
+            case TurnBlocked():
                 self.blocked = body
-            case TurnRetried() as body:
+            case TurnRetried():
                 self._retry(body, record.seq)
-            case CancelRequested() as body:
+            case CancelRequested():
                 self.cancel_requested = self.cancel_requested or body
             case _:
                 pass
@@ -256,14 +272,13 @@ class TurnHistory:
     def claim(self, key: str) -> None:
         """The code asked for this recorded call."""
         if key in self.calls and key not in self._claimed:
-            counts = self._counts()  # before the key joins those claimed
             self._claimed.add(key)
-            if is_counted(key):
-                counts[scope_of(key)] -= 1
+            if self._unclaimed is not None and is_counted(key):
+                self._unclaimed[scope_of(key)] -= 1
 
     def unclaimed_in(self, scope: str) -> str | None:
         """A recorded, counted call of `scope` that the code has not asked for yet."""
-        if self._counts()[scope] <= 0:
+        if len(self._claimed) == len(self.calls) or self._counts()[scope] <= 0:
             return None
         left = (k for k in self.calls if k not in self._claimed and is_counted(k) and scope_of(k) == scope)
         return next((k for k in left if not self._may_go_unasked(k)), None)

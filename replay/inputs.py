@@ -54,26 +54,32 @@ class Inputs:
     def __init__(self) -> None:
         self._latest: dict[tuple[str | None, str], Input] = {}
         self._by_scope: dict[tuple[str | None, str], Input] = {}
-        self._results: dict[tuple[str | None, str], Value] = {}
+        self._results: dict[str | None, dict[str, Value]] = {}
+        """By turn, then by key."""
         self._by_seq: dict[int, Input] = {}
 
     def add(self, record: Record, body: Body) -> None:
         """Take in the next record, and what it says."""
-        place = (record.turn, record.key or "")
         if isinstance(body, CallOutcome):
             if body.value is not None:
-                self._results[place] = body.value
+                self.results_of(record.turn)[record.key or ""] = body.value
             else:
-                self._results.pop(place, None)
+                self.results_of(record.turn).pop(record.key or "", None)
         elif isinstance(body, CallIntent) and body.kind == "model":
+            place = (record.turn, record.key or "")
             found = Input(record, body)
             if (said := body.difference) is not None:
                 found.base = self._latest.get((record.turn, said.base))
-                results = [self._results.get((record.turn, key)) for key in said.outcomes]
+                known = self.results_of(record.turn)
+                results = [known.get(key) for key in said.outcomes]
                 found.outcomes = tuple(value for value in results if value is not None)
                 self._by_seq[record.seq] = found
             self._latest[place] = found
             self._by_scope[record.turn, home_of(place[1])] = found
+
+    def results_of(self, turn: str | None) -> dict[str, Value]:
+        """The results of the turn's calls by key, as last recorded. A fold that reads outcomes may write them here."""
+        return self._results.setdefault(turn, {})
 
     def at(self, seq: int) -> Input | None:
         """The input of the intent `seq`, if it is a difference; else it stands in its record."""

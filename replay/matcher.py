@@ -23,14 +23,15 @@ from journal.replay.history import CallHistory, TurnHistory, scope_of
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
-    """A call as the code asks for it now."""
+    """A call as the code asks for it now. The engine's `Call` is one, with how it is done besides."""
 
     key: str
     kind: CallKind
     name: str
     input_digest: bytes
     policy: Policy
-    has_probe: bool = False
+    probe: object = None
+    """What can tell what became of it; here it only counts whether there is something."""
     is_counted: bool = True
     """Whether the key was made by counting; only such calls keep the order of their scope."""
     input: bytes | None = None
@@ -100,7 +101,7 @@ def _in_doubt(asked: Asked, call: CallHistory, intent: CallIntent, history: Turn
         return Run(intent.number + 1, history.input_of(asked.key))
     if call.evidence is not None:
         return Settle(msgspec.structs.replace(call.evidence.outcome, evidence=call.evidence_seq))
-    if intent.policy == "never" and asked.policy == "never" and asked.has_probe:
+    if intent.policy == "never" and asked.policy == "never" and asked.probe is not None:
         return Probe(intent.number + 1, history.input_of(asked.key))
     return Settle(CallOutcome(status="unknown"))
 

@@ -212,7 +212,7 @@ class Prefix:
                     self._take(record, body)
                     del self._doubtful[call.key]
             case CallEvidence() if call is not None and record.seq in self._evidence:
-                call.evidence.append(record.seq)
+                call.evidence += (record.seq,)
                 self._take(record, body)
             case TurnRetried():
                 self._is_over = True

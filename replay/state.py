@@ -29,7 +29,7 @@ TryEnding = Literal["open", "answered", "interrupted"]
 TurnPhase = Literal["pending", "running", "blocked", "succeeded", "failed", "cancelled"]
 
 
-class Kept(msgspec.Struct, omit_defaults=True):
+class Kept(msgspec.Struct, omit_defaults=True, gc=False):
     """A recorded value: its size, and itself unless it lies in a blob; a reader may fill that in, or leave it out."""
 
     size: int
@@ -40,7 +40,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
     """Of the intent that holds what is new of it, until somebody has put it together (`RunFold.fill`)."""
 
 
-class ErrorState(msgspec.Struct, frozen=True):
+class ErrorState(msgspec.Struct, frozen=True, gc=False):
     """An error as the log keeps it."""
 
     type: str
@@ -49,7 +49,7 @@ class ErrorState(msgspec.Struct, frozen=True):
     data: Kept | None = None
 
 
-class TryState(msgspec.Struct):
+class TryState(msgspec.Struct, gc=False):
     """One intent of a call."""
 
     seq: int
@@ -59,7 +59,7 @@ class TryState(msgspec.Struct):
     ending: TryEnding = "open"
 
 
-class OutcomeState(msgspec.Struct, frozen=True):
+class OutcomeState(msgspec.Struct, frozen=True, gc=False):
     """How a call ended."""
 
     seq: int
@@ -82,7 +82,7 @@ class OutcomeState(msgspec.Struct, frozen=True):
     """Seq of the `turn.retried` in which somebody told it."""
 
 
-class CallState(msgspec.Struct):
+class CallState(msgspec.Struct, gc=False):
     """One call: its tries in order, and its outcome once there is one."""
 
     number: int
@@ -93,11 +93,11 @@ class CallState(msgspec.Struct):
     name: str = ""
     policy: Policy | None = None
     input: Kept | None = None
-    tries: list[TryState] = []
+    tries: tuple[TryState, ...] = ()
     outcome: OutcomeState | None = None
     duration_seconds: float | None = None
     """From the last intent to the outcome, by the store's clock. None where they were written together."""
-    evidence: list[int] = []
+    evidence: tuple[int, ...] = ()
     """Seqs of results that came after their holder had lost the claim."""
     superseded_by: int | None = None
     """Seq of the `turn.retried` that set it aside."""

@@ -18,17 +18,18 @@ Verdict = Literal[
     "stalled",
     "unreadable",
     "refused",
+    "missing",
 ]
 """`same`: it ended as recorded. `differs`: it ended, or went on, in another way. `diverged`: it asked for another call.
 `log_ends`: every recorded call was served, and the turn is unfinished. `would_finish`: that, and the code asks for
 nothing more. `stopped`: where it was asked to. `stalled`: the code neither ended nor asked for what is recorded next.
 `unreadable`: a recorded value cannot be read back. `refused`: the handler reached for a store, or for what its
-resources are, outside a call."""
+resources are, outside a call. `missing`: it needs a module that is not installed here."""
 Next = Literal["new", "again", "probe", "evidence", "unknown"]
 """What a worker would do with a call without an outcome: make it (`new`), make it again, ask its probe, take a late
 result for its outcome, or call it unknown."""
 
-_PARTED = ("differs", "diverged", "stalled", "unreadable", "refused")
+_PARTED = ("differs", "diverged", "stalled", "unreadable", "refused", "missing")
 _WORDS: dict[Next, str] = {
     "new": "it is not in the log",
     "again": "it is in doubt, and a worker would make it again",

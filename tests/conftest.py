@@ -1,8 +1,12 @@
 """What all tests share."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from journal.testing import cluster, servers
 from tests.containers import Containers, check_engine, postgres_images, redis_images
 from tests.stores import KINDS, Store, start_store
+
+ROOT = Path(__file__).parent.parent
 
 # An example opens real stores, so its time says nothing; the database keeps what failed before.
 settings.register_profile(
@@ -41,6 +47,59 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for name, images in (("postgres_server", postgres_images()), ("redis_server", redis_images())):
             if name in metafunc.fixturenames and f"JOURNAL_TEST_{name[:-7].upper()}_URL" not in os.environ:
                 metafunc.parametrize(name, images, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the sdist, and the wheel that was built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    # The build must not pick up, nor leave, anything in the checkout: it works on an exported copy.
+    source = tmp_path_factory.mktemp("source")
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    for name in filter(None, files):
+        origin, copy = ROOT / name, source / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if origin.is_symlink():
+            copy.symlink_to(origin.readlink())
+        elif origin.is_file():
+            copy.write_bytes(origin.read_bytes())
+    command = [sys.executable, "-m", "build", "--outdir", str(out), str(source)]
+    if int(version("setuptools").partition(".")[0]) >= 77:
+        command.insert(3, "--no-isolation")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return out
+
+
+@pytest.fixture(scope="session")
+def wheel(dist: Path) -> Path:
+    return next(dist.glob("*.whl"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """`-n auto` is more than there are cores: half of the time a test waits, for a disk, a lease, another process."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist's own answer
+    return len(os.sched_getaffinity(0)) + 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each test goes to whoever is free, but one worker plays a suite of an adapter: it imports a harness for it."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # no hints there
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # the same
+        def _split_scope(self, nodeid: str) -> str:
+            name = nodeid.partition("[")[0]
+            return name.rpartition("::")[0] if "_suite.py::Test" in name else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture

@@ -7,43 +7,12 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 LINKED = ("worlds", "replay", "tools")
-
-
-@pytest.fixture(scope="session")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the sdist, and the wheel that was built from it."""
-    out = tmp_path_factory.mktemp("dist")
-    # The build must not pick up, nor leave, anything in the checkout: it works on an exported copy.
-    source = tmp_path_factory.mktemp("source")
-    files = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split("\0")  # fmt: skip
-    for name in filter(None, files):
-        origin, copy = ROOT / name, source / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if origin.is_symlink():
-            copy.symlink_to(origin.readlink())
-        elif origin.is_file():
-            copy.write_bytes(origin.read_bytes())
-    command = [sys.executable, "-m", "build", "--outdir", str(out), str(source)]
-    if int(version("setuptools").partition(".")[0]) >= 77:
-        command.insert(3, "--no-isolation")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return out
-
-
-@pytest.fixture(scope="session")
-def wheel(dist: Path) -> Path:
-    return next(dist.glob("*.whl"))
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from benchmarks.peers.peer import REPLY, serve
 STEPS_SEQUENTIAL, STEPS_CONCURRENT = 100, 20
 
 
-def main(url: str, runs: int) -> None:
-    """Serve one measuring."""
+def configure(url: str) -> None:
+    """DBOS on that store, with nothing registered and not launched yet."""
     scheme, _, place = url.partition(":")
     if scheme == "sqlite-wal":
         database = sqlite3.connect(place)
@@ -29,6 +29,11 @@ def main(url: str, runs: int) -> None:
         "run_admin_server": False,
     }
     DBOS(config=config)
+
+
+def main(url: str, runs: int) -> None:
+    """Serve one measuring."""
+    configure(url)
 
     @DBOS.step()
     def step(_: int) -> dict[str, str]:

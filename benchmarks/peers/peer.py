@@ -9,6 +9,10 @@ REPLY = {"text": "x" * 188}
 """What every step returns: about 200 bytes of JSON."""
 
 
+LOST = 3
+"""Exit code of a process that was to go away (`dbos_recovery`)."""
+
+
 class Peer:
     """A peer in its process."""
 
@@ -37,6 +41,16 @@ class Peer:
             if line.startswith("rate "):
                 return float(line.split()[1])
         raise RuntimeError(f"{self._name} ended with {self._process.wait()}")
+
+
+def recovered(url: str, count: int) -> float:
+    """Seconds that DBOS takes for a recorded step when it recovers a workflow of `count` whose process was lost."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.peers.dbos_recovery", url, str(count)]
+    lost = subprocess.run([*command, "record"], capture_output=True, text=True)
+    if lost.returncode != LOST:
+        raise RuntimeError(f"the workflow to be lost ended with {lost.returncode}: {lost.stderr[-2000:]}")
+    found = subprocess.run([*command, "recover"], check=True, capture_output=True, text=True)
+    return float(found.stdout.split()[-1])
 
 
 def serve(rate: Callable[[float], float]) -> None:

@@ -4,6 +4,7 @@
 damaged or of another version · 7 cancelled · 70 a bug of ours · 130 interrupted
 """
 
+import errno
 from typing import Any
 
 import click
@@ -52,6 +53,8 @@ _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
 
 def code_of(error: BaseException) -> int:
     """The exit code for `error`."""
+    if _is_full(error):
+        return WORLD
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), BUG)
 
 
@@ -70,9 +73,16 @@ def message_of(error: BaseException) -> str:
             text = error.format_message()
         case JournalError():
             text = str(error)
+        case OSError() if _is_full(error):
+            text = f"what was to be written does not fit ({error.strerror}): make room, or write it elsewhere"
         case _:
             text = f"{type(error).__qualname__}: {error}: this is a bug; --debug shows where"
     return " ".join(text.split())
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether it is the disk behind stdout, or another, that cannot take more."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def described(error: BaseException) -> dict[str, Any]:

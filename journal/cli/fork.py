@@ -7,10 +7,12 @@ import msgspec
 
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
+from journal.cli.reading import is_file
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.cli.waiting import say_output, wait_for
 from journal.core import values
-from journal.engine.fork import Forked, fork_run
+from journal.engine.bundles import open_bundle
+from journal.engine.fork import Forked, fork_bundle, fork_run
 from journal.engine.handle import Handle
 from journal.engine.journal import Journal
 
@@ -36,15 +38,24 @@ def command(
 
     What is recorded before call N is taken over and not run again; a call that is in doubt in RUN is unknown in the
     fork. From call N on the fork acts for real, in its own name. If it is interrupted, the same command finishes it.
+    RUN may be an exported file: the fork is made in the store that --world names.
     """
+    is_of_file = is_file(run_id)
     value = msgspec.UNSET if given is None else values.parse(given, what="--input")
 
     async def fork(journal: Journal) -> tuple[Forked, Handle[Any], Any]:
-        forked = await fork_run(journal, run_id, at=at, new_id=new_id, input=value)
+        if is_of_file:
+            with open_bundle(run_id) as bundle:
+                forked = await fork_bundle(journal, bundle, at=at, new_id=new_id, input=value)
+        else:
+            forked = await fork_run(journal, run_id, at=at, new_id=new_id, input=value)
         handle = await journal.handle(forked.run, forked.turn)
         return forked, handle, await wait_for(journal, handle) if is_waiting else None
 
-    forked, handle, output = run(settings, fork)
+    if is_of_file:
+        with open_bundle(run_id):
+            pass  # a file that is none makes no store
+    forked, handle, output = run(settings, fork, makes_store=is_of_file)
     if is_waiting:
         say_output(settings, handle, output)
     elif settings.as_json:

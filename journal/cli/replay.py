@@ -10,7 +10,7 @@ import msgspec
 from journal.cli.debugging import FAR_SECONDS, Debugger
 from journal.cli.exits import BLOCKED, OK
 from journal.cli.logs import configure_logs
-from journal.cli.opening import needed_journal
+from journal.cli.opening import AppNotFound, needed_journal
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
@@ -74,6 +74,8 @@ def command(settings: Settings, run_id: str, turn: str | None, until: int | None
     if debugger is not None and debugger.quitting:
         found.verdict, found.differences, found.replayed = "stopped", [], None
         found.detail = "stopped in the debugger"
+    if found.verdict == "missing":
+        raise AppNotFound(found.detail)
     if settings.as_json:
         emit(as_json(found))
     else:

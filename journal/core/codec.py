@@ -4,6 +4,7 @@ Reading fails closed: an unknown type, a newer version, bytes that do not decode
 match name the run and the seq, and nothing in the bytes is ever executed.
 """
 
+from collections.abc import Callable
 from zlib import crc32
 
 import msgspec
@@ -19,7 +20,10 @@ class _Version(msgspec.Struct):
 
 _version = msgspec.msgpack.Decoder(_Version).decode
 _encode = msgspec.msgpack.Encoder().encode
-_decoders = {name: msgspec.msgpack.Decoder(body).decode for name, body in BODIES.items()}
+DECODE: dict[str, Callable[[bytes], Body]] = {
+    name: msgspec.msgpack.Decoder(body).decode for name, body in BODIES.items()
+}
+"""By type, for loops over whole runs; what these refuse, or has a `v` above 1, is for `open_record` to judge."""
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -45,11 +49,11 @@ def seal(run: str, body: Body, *, turn: str | None = None, key: str | None = Non
 
 def open_record(record: Record) -> Body:
     """What `record` says; raises a `LogError` that names it if it cannot be read."""
-    decode = _decoders.get(record.type)
+    decode = DECODE.get(record.type)
     if decode is None:
         raise UnknownRecordType(run_id=record.run, seq=record.seq, type=record.type)
     try:
-        body: Body = decode(record.body)
+        body = decode(record.body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         check_version(record)
         raise CorruptRecord(

@@ -13,20 +13,22 @@ from journal.demo.timeline import from_counts, from_state, render
 def main(*, url: str | None = None, as_json: bool = False) -> int:
     """Play it in the store of `url` (None: one that is gone afterwards).
 
-    Returns the exit code: 0, or 2 where the Agents SDK is not installed.
+    Returns the exit code, 0. Where the Agents SDK is not installed, the agent is a loop written by hand.
 
     JSON goes to stdout and nothing else does; what is for people goes to stderr.
     """
     console = Console(stderr=True)
-    if find_spec("agents") is None:
+    is_by_hand = find_spec("agents") is None
+    if is_by_hand:
         console.print(
-            "journal demo needs the OpenAI Agents SDK: pip install 'durable-journal[demo]'", markup=False
+            "Without the OpenAI Agents SDK (pip install 'durable-journal[demo]') the agent is a loop written by hand.",
+            markup=False,
+            highlight=False,
         )
-        return 2
     with console.status(
         "A worker is killed inside a refund, the next inside a model call, a third carries on"
     ):
-        demo = play(url)
+        demo = play(url, is_by_hand=is_by_hand)
     if as_json:
         sys.stdout.write(msgspec.json.encode(demo.summary()).decode() + "\n")
     else:

@@ -49,17 +49,21 @@ class Demo(msgspec.Struct, frozen=True):
         }
 
 
-def play(url: str | None = None) -> Demo:
-    """Play both: in the store of `url`, as a run of its own that stays there; else in one that is gone afterwards."""
+def play(url: str | None = None, *, is_by_hand: bool = False) -> Demo:
+    """Play both: in the store of `url`, as a run of its own that stays there; else in one that is gone afterwards.
+
+    `is_by_hand`: without the Agents SDK, with the base package alone.
+    """
     begun = monotonic()
-    stage = Stage()
+    stage = Stage("journal.demo.rehearsal_by_hand") if is_by_hand else Stage()
+    acts = (durable.act_by_hand, plain.act_by_hand) if is_by_hand else (durable.act, plain.act)
     run_id = f"order-42-{new_run_id()[:6]}"
     with TemporaryDirectory(prefix="journal-demo-") as directory:
         store = url or f"sqlite:{Path(directory) / 'journal.db'}"
         variables = {VARIABLE: store, durable.RUN_VARIABLE: run_id}
-        with_journal = stage.perform(durable.act, model_hang_on=_WITH, environment=variables)
+        with_journal = stage.perform(acts[0], model_hang_on=_WITH, environment=variables)
         run = asyncio.run(_read(store, run_id))
-    without = stage.perform(plain.act, model_hang_on=_WITHOUT, environment={})
+    without = stage.perform(acts[1], model_hang_on=_WITHOUT, environment={})
     return Demo(run, with_journal, without, monotonic() - begun)
 
 

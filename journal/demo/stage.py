@@ -59,9 +59,9 @@ class PlayFailed(Exception):
 class Stage:
     """Where the processes come from."""
 
-    def __init__(self) -> None:
+    def __init__(self, rehearsal: str = "journal.demo.rehearsal") -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["journal.demo.rehearsal"])
+        self._context.set_forkserver_preload([rehearsal])
 
     def perform(self, act: Act, *, model_hang_on: int, environment: Mapping[str, str]) -> Performance:
         """Run `act` three times: killed inside its first refund, killed in a model call, and to its end.

@@ -18,6 +18,8 @@ PIECE_BYTES = 4 * 1024 * 1024
 """Written in one go; a longer blob goes alone."""
 POLL_SECONDS = 0.2
 """How often it is looked whether a holder has let go, or another who copies the same run has gone on."""
+NEVER = 2**62
+"""The head that is promised while turns and keys are yet to come."""
 VERIFY_TRIES = 5
 """How often the target is brought to the image, where another copies the same run."""
 
@@ -31,17 +33,16 @@ async def bring(
     image: RunImage,
     there: RunInfo | None,
     on_progress: Progress,
-    *,
-    beyond: int = 0,
 ) -> None:
     """Bring the target, where the run is as `there` says, to the image, and read it back.
 
-    `beyond`: so many records more are promised until the last piece: nobody can settle it before.
-    Raises `RunDiffers`, and what the stores raise.
+    Until the last piece more records are promised than will ever come: nobody, who builds it up too, can settle it
+    before. Raises `RunDiffers`, and what the stores raise.
     """
     run = image.run
-    # Turns and keys come with the last piece.
-    bare = replace(image, turns=(), keys=(), head=image.head + beyond)
+    # Turns and keys come with the last piece: one that may fall on what another has settled meanwhile.
+    last = replace(image, head=NEVER)
+    bare = replace(last, turns=(), keys=())
     head = 0 if there is None else there.head
     if head > image.head:
         raise RunDiffers(run_id=run, world=target.url, reason="it is longer there")
@@ -51,14 +52,16 @@ async def bring(
     while after < image.head:
         page = await source.read(run, after=after, limit=min(PIECE_ROWS, image.head - after))
         for piece in _pieces(page):
-            is_whole = piece[-1].seq == image.head and not image.blobs
-            before, head = head, await target.build(image if is_whole else bare, piece, ())
+            is_last = piece[-1].seq == image.head
+            is_whole = is_last and not image.blobs
+            promised = image if is_whole else last if is_last else bare
+            before, head = head, await target.build(promised, piece, ())
             on_progress(head - before)
             after = piece[-1].seq
     if not is_whole:
         known = frozenset((await target.image(run)).blobs)
         async for blobs in _blobs(source, image, known):
-            await target.build(bare, (), blobs)
+            await target.build(last, (), blobs)
         await target.build(image, (), ())
     await _verify(source, target, image)
 

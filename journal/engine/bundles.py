@@ -117,6 +117,7 @@ async def export_to(world: World, run: str, path: str | os.PathLike[str]) -> Exp
     raise, and a `BundleError` if the file cannot be written.
     """
     name = os.fspath(path)
+    await to_thread.run_sync(_check_replaceable, name)
     header = await header_of(world, run)
     try:
         with NamedTemporaryFile(dir=Path(name).parent, prefix=".export-", delete=False) as file:
@@ -131,6 +132,13 @@ async def export_to(world: World, run: str, path: str | os.PathLike[str]) -> Exp
         raise BundleError(f"it cannot be written ({error.strerror or error})", path=name) from error
     image = header.image
     return Exported(run=run, records=image.head, blobs=len(image.blobs), digest=header.digest)
+
+
+def _check_replaceable(name: str) -> None:
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise BundleError(
+            "it is a device, a pipe or a directory, and is not replaced: name a file", path=name
+        )
 
 
 def _finish(written: str, file: IO[bytes], name: str) -> None:

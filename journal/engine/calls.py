@@ -28,13 +28,11 @@ from journal.core.failures import describe
 from journal.core.ports import Progress
 from journal.core.records import (
     CallIntent,
-    CallKind,
     CallOutcome,
     Difference,
     ErrorInfo,
     NewRecord,
     Observed,
-    Policy,
 )
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
@@ -52,21 +50,15 @@ if TYPE_CHECKING:
 _REPR_LIMIT = 2000
 
 
-class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Call(Asked, frozen=True, gc=False, kw_only=True):
     """A call as it is asked for. Adapters make these; `Turn` makes them for hand-written code."""
 
-    key: str
-    kind: CallKind
-    name: str
     act: Callable[[], Awaitable[Any]]
     """Does it; run again for each retry."""
     input: bytes | None
     """Canonical JSON; None: too large or too private to keep, the digest stands for it."""
-    input_digest: bytes
     encode: Callable[[Any], bytes] = values.encode
     """The result to canonical JSON; raises `InvalidValue` or `ValueTooLarge`."""
-    policy: Policy
-    is_counted: bool = True
     config_digest: bytes | None = None
     is_lazy: bool = False
     """The intent may ride with its outcome; only for safe tools and steps."""
@@ -152,17 +144,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     history = attempt.history
     if not history.calls:
         return await _carry_out(attempt, call, 1)
-    asked = Asked(
-        call.key,
-        call.kind,
-        call.name,
-        call.input_digest,
-        call.policy,
-        call.probe is not None,
-        call.is_counted,
-        call.input,
-    )
-    decision = decide(asked, history)
+    decision = decide(call, history)
     history.claim(call.key)
     attempt.asked(call, decision)
     match decision:
@@ -171,7 +153,10 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             _check_drift(attempt, call, known)
             if is_cancelled(known):
                 await attempt.order.cancelled(call.key, max(0.0, known.outcome_time - known.intent_time))
-            settled = await _served(attempt, call, outcome, known.outcome_seq)
+            if outcome.error is None and type(outcome.value) is bytes and _is_json(outcome.value):
+                settled = Settled(call, outcome, outcome.value, True)  # as `_served` says, at once
+            else:
+                settled = await _served(attempt, call, outcome, known.outcome_seq)
             if not attempt.order.release(call.key):
                 await attempt.order.released(call.key)
             return settled
@@ -186,7 +171,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 return probed
         case Run(number, _):
             if number == 1 and not attempt.is_offline:
-                await attempt.order.passed(asked)
+                await attempt.order.passed(call)
     return await _carry_out(attempt, call, number)
 
 
@@ -215,6 +200,14 @@ def _check_drift(attempt: "Attempt", call: Call, known: CallHistory) -> None:
         attempt.holding.buffer(seal(attempt.holding.run, Observed(value=now), turn=attempt.turn_id, key=key))
 
 
+def _is_json(data: bytes) -> bool:
+    try:
+        values.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
+
+
 async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int) -> Settled:
     """What record `seq` says of the call."""
     if outcome.error is not None:
@@ -236,7 +229,8 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
         except asyncio.CancelledError:
             if not await attempt.is_stopping():
                 # The handler's own doing, before the act began: the log must say so, or a replay would act.
-                await durable(attempt, call, CallOutcome(status="cancelled", cancelled=True))
+                cancelled = CallOutcome(status="cancelled", cancelled=True)
+                await _in_order(attempt, await durable(attempt, call, cancelled))
             raise
         if call.kind == "model" and call.input is not None:
             attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
@@ -279,11 +273,16 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    landing = await durable(attempt, call, outcome, blob)
+    try:
+        landing = await durable(attempt, call, outcome, blob)
+    except asyncio.CancelledError as error:
+        if attempt.stop is None and (landed := getattr(error, "__journal_landing__", None)) is not None:
+            await _in_order(attempt, landed)
+        raise
     attempt.inputs.settled(call.key, data)
+    await _in_order(attempt, landing)
     if interruption is not None:
         raise interruption
-    await _in_order(attempt, landing)
     return Settled(call, outcome, data, False, cause)
 
 

@@ -165,9 +165,9 @@ class Holding:
         waiters.append(waiter)
         try:
             answer = await waiter
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self._answered(batch, waiters, waiter)
-            await self._outlast(waiter)
+            await self._outlast(waiter, error)
             raise
         except Exception:  # noqa: BLE001 - of the store; `_answered` makes of it what it is
             answer = None
@@ -183,13 +183,13 @@ class Holding:
     async def _wait(self, waiter: _Waiter) -> int:
         try:
             landing: int = await waiter
-        except asyncio.CancelledError:
-            await self._outlast(waiter)
+        except asyncio.CancelledError as error:
+            await self._outlast(waiter, error)
             raise
         return landing
 
-    async def _outlast(self, waiter: _Waiter) -> None:
-        """We were cancelled: wait for the door's answer all the same."""
+    async def _outlast(self, waiter: _Waiter, cancellation: asyncio.CancelledError) -> None:
+        """We were cancelled: wait for the door's answer all the same, and let the cancellation tell the landing."""
         with anyio.CancelScope(shield=True):
             while (again := self._wait_again(waiter)) is not None:
                 waiter = again
@@ -197,7 +197,9 @@ class Holding:
                     await waiter
                 except asyncio.CancelledError:
                     continue
-                return
+                break
+        if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+            cancellation.__journal_landing__ = waiter.result()  # type: ignore[attr-defined]  # for calls.py
 
     def _wait_again(self, given_up: _Waiter) -> _Waiter | None:
         """Another future for what that one waited for; None: the door has answered already."""

@@ -31,7 +31,10 @@ from journal.core.ports import RunImage, World
 from journal.core.records import MIN_READER, Origin, Record, RunCreated
 from journal.core.typed import PLAIN
 from journal.engine.bringing import POLL_SECONDS, bring
+from journal.engine.bundles import BundleSource
 from journal.engine.digest import PIECE_ROWS, Source
+from journal.engine.importing import check_bundle
+from journal.replay.bundle import Bundle
 from journal.replay.prefix import Fork, Given, NoSuchCall, Part, Prefix
 
 if TYPE_CHECKING:
@@ -67,24 +70,49 @@ async def fork_run(
 ) -> Forked:
     """See `Journal.fork`."""
     world = (await journal.runtime()).world
-    info = await world.run(check_id(run_id))
+    info = await world.run(check_id(run_id, "run id"))
     if info is None:
         raise RunNotFound(run_id=run_id, world=world.url)
     if info.moved_to is not None:
         raise RunGone(run_id=run_id, to=info.moved_to)
     if info.building:
         raise RunBuilding(run_id=run_id)
-    data: bytes | None = None
-    if input is not msgspec.UNSET:
-        agent = journal.agents.get(info.agent)
-        what = f"the input of agent {info.agent!r}"
-        data = PLAIN.encode(input, what=what) if agent is None else agent.encode_input(input)
+    data = _encoded(journal, info.agent, input)
     maker = Forking(world, world, run_id, at=at, new_id=new_id, data=data, clock=journal.clock)
     return await maker.carry_out()
 
 
+async def fork_bundle(
+    journal: "Journal",
+    bundle: Bundle,
+    *,
+    at: int,
+    new_id: str | None = None,
+    input: Any = msgspec.UNSET,  # noqa: A002 - the field's name everywhere
+) -> Forked:
+    """The same of an exported run, in the journal's store: what the fork takes over is copied there, and nothing else.
+
+    Raises `BundleDamaged` before anything is written, `InvalidOptions` for another namespace, and as `fork_run` does.
+    """
+    world = (await journal.runtime()).world
+    await check_bundle(bundle, world)
+    data = _encoded(journal, bundle.image.agent, input)
+    source = BundleSource(bundle)
+    maker = Forking(source, world, bundle.run, at=at, new_id=new_id, data=data, clock=journal.clock)
+    return await maker.carry_out()
+
+
+def _encoded(journal: "Journal", agent_name: str, given: Any) -> bytes | None:
+    """The input that the turn begins anew with; None: none was given."""
+    if given is msgspec.UNSET:
+        return None
+    agent = journal.agents.get(agent_name)
+    what = f"the input of agent {agent_name!r}"
+    return PLAIN.encode(given, what=what) if agent is None else agent.encode_input(given)
+
+
 class Forking:
-    """Makes one fork in `target`, of a run that `source` holds."""
+    """Makes one fork in `target`, of a run that `source` holds: the same store, or a file."""
 
     def __init__(
         self,
@@ -153,9 +181,26 @@ class Forking:
             self._at,
             digest,
         ):
-            raise RunExists(run_id=self.run, advice="it is not this fork: choose another id (--as)")
-        part, _ = await self._part(origin.seq)
-        return Fork(self.run, origin, created.nonce, first.time, part, self._given), info.building
+            raise self._exists("it is not this fork")
+        part, seen = await self._part(origin.seq)
+        if seen < origin.seq:
+            raise self._exists(f"it was made when run {self._origin_id} had {origin.seq} records, not {seen}")
+        fork = Fork(self.run, origin, created.nonce, first.time, part, self._given)
+        await self._check_same(fork, info.head)
+        return fork, info.building
+
+    async def _check_same(self, fork: Fork, head: int) -> None:
+        """Raise `RunExists` if what is there was taken over from another run of the origin's id."""
+        copy, after, upto = _Copy(self._source, fork, self._blob), 0, min(head, fork.part.head)
+        while after < upto:
+            limit = min(PIECE_ROWS, upto - after)
+            there = await self._target.read(self.run, after=after, limit=limit)
+            if there != await copy.read(self.run, after=after, limit=limit):
+                raise self._exists(f"it is forked from another run that was called {self._origin_id}")
+            after += limit
+
+    def _exists(self, why: str) -> RunExists:
+        return RunExists(run_id=self.run, advice=f"{why}: choose another id (--as)")
 
     async def _begin(self) -> None:
         """Write the first record, unless another has: what it says decides what the fork consists of."""
@@ -193,7 +238,7 @@ class Forking:
     async def _build_up(self, fork: Fork) -> None:
         image = _image(fork)
         copy = _Copy(self._source, fork, self._blob)
-        await bring(copy, self._target, image, await self._target.run(self.run), _ignore, beyond=1)
+        await bring(copy, self._target, image, await self._target.run(self.run), _ignore)
         await self._target.settle(self.run, is_live=True)
 
 

@@ -12,6 +12,7 @@ from journal.core.errors import (
     BundleDamaged,
     CorruptRecord,
     InvalidOptions,
+    InvalidValue,
     RunDiffers,
     RunNotBuilding,
     RunTooNew,
@@ -46,6 +47,28 @@ async def import_bundle(bundle: Bundle, target: World, on_progress: Progress) ->
     id, `RunGone`, and what the store raises.
     """
     image, source = bundle.image, BundleSource(bundle)
+    await check_bundle(bundle, target)
+    tries = VERIFY_TRIES
+    while True:
+        there = await target.run(image.run)
+        if there is not None and not there.building and await _is_there(source, image, target):
+            return Imported(run=image.run, result="present", records=there.head)
+        try:
+            await bring(source, target, image, there, on_progress)
+            await target.settle(image.run, is_live=False)
+        except (RunNotBuilding, InvalidValue):
+            # Another may import it too, and have settled it first, or begun it anew.
+            tries -= 1
+            if not tries or there == await target.run(image.run):
+                raise RunDiffers(run_id=image.run, world=target.url, reason=_SENT_ON) from None
+        else:
+            held_back = image.is_unfinished and image.closed is None
+            return Imported(run=image.run, result="imported", records=image.head, held_back=held_back)
+
+
+async def check_bundle(bundle: Bundle, target: World) -> None:
+    """Raise what speaks against bringing the run, or a part of it, into `target`, before anything is written."""
+    image, source = bundle.image, BundleSource(bundle)
     if bundle.header.namespace != target.namespace:
         raise InvalidOptions(
             f"{bundle.path} is a run of namespace {bundle.header.namespace!r}, and {target.namespace!r} was asked for: "
@@ -55,26 +78,10 @@ async def import_bundle(bundle: Bundle, target: World, on_progress: Progress) ->
         raise RunTooNew(run_id=image.run, min_reader=image.min_reader, reads=MIN_READER)
     for seq, what in ((p.seq, p.what) for p in (await verify(source, image)).problems):
         raise BundleDamaged(
-            f"{'the run' if seq is None else f'record {seq}'}: {what}; nothing was imported (journal verify says all)",
+            f"{'the run' if seq is None else f'record {seq}'}: {what}; nothing was written (journal verify says all)",
             path=bundle.path,
             line=1 if seq is None else seq + 1,
         )
-    tries = VERIFY_TRIES
-    while True:
-        there = await target.run(image.run)
-        if there is not None and not there.building and await _is_there(source, image, target):
-            return Imported(run=image.run, result="present", records=there.head)
-        try:
-            await bring(source, target, image, there, on_progress)
-            await target.settle(image.run, is_live=False)
-        except RunNotBuilding:
-            # Another may have imported it too, and settled it first.
-            tries -= 1
-            if not tries or there == await target.run(image.run):
-                raise RunDiffers(run_id=image.run, world=target.url, reason=_SENT_ON) from None
-        else:
-            held_back = image.is_unfinished and image.closed is None
-            return Imported(run=image.run, result="imported", records=image.head, held_back=held_back)
 
 
 async def _is_there(source: BundleSource, image: RunImage, target: World) -> bool:

@@ -2,19 +2,23 @@
 
 Built up there in pieces, read back and compared, then settled. A move says so in the source in between, at the very
 head that was copied: from then on the run takes nothing there, and only then does it go on here. Every step may be
-taken twice, so that the same call again finishes what a crash left. Next: `Transfer` in `core/ports.py`.
+taken twice, so that the same call again finishes what a crash left. Long since one move is read best in one place.
+Next: `Transfer` in `core/ports.py`.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Literal
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.clock import Clock
 from journal.core.errors import (
     InvalidOptions,
+    InvalidValue,
     LogError,
     MissingCapability,
     RunBuilding,
@@ -98,6 +102,7 @@ class Mover:
         self._before = None if older_seconds is None else clock.time() - older_seconds
         self._on_progress = on_progress
         self._started = 0.0
+        self._key = f"move:{target.url}"
 
     async def check(self) -> None:
         """Raise `InvalidOptions` where both are one store, and `MissingCapability` where a moved run would not last."""
@@ -129,15 +134,30 @@ class Mover:
         Raises `RunNotFound`, `RunGone`, `RunTooNew`, `RunDiffers`, `RunBuilding`, and what the stores raise.
         """
         self._started = self._clock.boottime()
+        seen: list[RunImage] = []
+        try:
+            return await self._carry_seen(run, seen)
+        except RunGone as gone:
+            # Another was quicker, and has swept it here as well.
+            if gone.to != self.target.url or (not seen and self._before is None):
+                raise
+            for image in seen:
+                await self._settle_anew(image)
+            return _away(seen[0] if seen else await self.target.image(run))
+
+    async def _settle_anew(self, image: RunImage) -> None:
+        """What another has settled was begun anew here: it is whole, and its source is no more."""
+        copied = await self.target.image(image.run)
+        if image.moved_to is None and copied.building and copied.head == image.head:
+            with suppress(RunNotBuilding, InvalidValue):  # another does it, or blobs are under way
+                await self.target.build(image, (), ())
+                await self.target.settle(image.run, is_live=True)
+
+    async def _carry_seen(self, run: str, seen: list[RunImage]) -> Moving:
         tries = VERIFY_TRIES
         while True:
-            try:
-                image = await self.source.image(run)
-            except RunGone as gone:
-                if self._before is None or gone.to != self.target.url:
-                    raise
-                copied = await self.target.image(run)  # another archiver was quicker
-                return Moving(run=run, result="present", records=copied.head)
+            image = await self.source.image(run)
+            seen[:] = [image]
             if image.min_reader > MIN_READER:
                 raise RunTooNew(run_id=run, min_reader=image.min_reader, reads=MIN_READER)
             if image.building:
@@ -147,7 +167,7 @@ class Mover:
             there = await self._look(run)
             try:
                 found = await self._carry(image, there)
-            except (RunNotBuilding, RunDiffers):
+            except (RunNotBuilding, RunDiffers, InvalidValue):
                 # Perhaps of what another made of it meanwhile, who copies or moves it too.
                 tries -= 1
                 if not tries or (await self.source.image(run), await self._look(run)) == (image, there):
@@ -180,7 +200,7 @@ class Mover:
         if not self._freeze:
             await self.target.settle(run, is_live=False)
             return Moving(run=run, result="copied", records=image.head, held_back=_is_held_back(image))
-        return await self._go_on(image) if await self._move(image) else None
+        return None if await self._move(image) is None else await self._go_on(image)
 
     async def _until_free(self, image: RunImage) -> RunImage | None:
         """The image once nobody holds the run; None: somebody does for longer than is to be waited."""
@@ -230,41 +250,41 @@ class Mover:
             return _skipped(image)
         if not await self._is_wanted(image):
             return _skipped(image, _TAKEN_UP)
-        if not await self._move(image):
-            return None
-        return Moving(run=image.run, result="moved", records=image.head, is_away=True)
+        result = await self._move(image)
+        return None if result is None else _away(image, result)
 
     # Moving
 
-    async def _move(self, image: RunImage) -> bool:
-        """Say in the source that the run lives in the target now; False: it has gone on since it was copied."""
+    async def _move(self, image: RunImage) -> Result | None:
+        """Say in the source that the run lives in the target now.
+
+        `present`: another has said so. None: the run has gone on since it was copied.
+        """
         to, run = self.target.url, image.run
-        key = f"move:{to}"
-        batch = Batch(
-            run,
-            new_batch_id(),
-            Keyed(key, values.digest(key.encode())),
-            at_head=image.head,
-            queue=Move(to),
-        )
+        author = Keyed(self._key, values.digest(self._key.encode()))
+        batch = Batch(run, new_batch_id(), author, at_head=image.head, queue=Move(to))
         until = self._clock.boottime() + OFFER_SECONDS
+        result: Result = "present"
         while True:
             match await self.source.append(batch):
-                case Committed() | Duplicate():
-                    return True
+                case Committed():
+                    return "moved"
+                case Duplicate():
+                    return result
                 case Gone(to=other):
-                    # An answer that was lost, or another mover; to another place it has not been copied in vain.
+                    # An answer that was lost, or another mover.
                     if other != to:
                         raise RunGone(run_id=run, to=other)
-                    return True
+                    return result
                 case HeadMoved():
-                    return False
+                    return None
                 case Unknown(reason=reason):
                     if self._clock.boottime() > until:
                         raise WorldUnavailable(
                             f"no answer for {OFFER_SECONDS:g} s ({reason}); run the same command again",
                             world=self.source.url,
                         )
+                    result = "moved"
                     await anyio.sleep(POLL_SECONDS)
                 case refusal:
                     raise RunDiffers(run_id=run, world=to, reason=f"the source answered {refusal}")
@@ -276,20 +296,48 @@ class Mover:
         return await self._go_on(image)
 
     async def _go_on(self, image: RunImage) -> Moving:
-        run = image.run
-        there = await self.target.run(run)
-        if there is None:
-            raise RunNotFound(run_id=run, world=self.target.url)
-        # By now another may have done it, or an earlier call.
-        result: Result = "moved" if there.building or image.moved_to is None else "present"
-        if there.building:
+        """Let it go on in the target; `present` if another has done so, or an earlier call.
+
+        Whoever else copies or moves it may have begun to build it up anew there since, or have held it back.
+        """
+        run, tries, is_whole = image.run, VERIFY_TRIES, True
+        while True:
+            there = await self.target.run(run)
+            if there is None:
+                raise RunNotFound(run_id=run, world=self.target.url)
+            if not there.building:
+                if there.status != "blocked" or not await self._is_held_back_there(image):
+                    return _away(image)
+                is_whole = False
             try:
+                if not is_whole:
+                    whole = await self._as_it_was(image)
+                    await bring(self.source, self.target, whole, there, self._on_progress)
                 await self.target.settle(run, is_live=True)
-            except RunNotBuilding:
-                there = await self.target.run(run)  # by another who does the same
-        is_blocked = there is not None and there.status == "blocked" and image.status != "blocked"
-        is_held_back = is_blocked and result == "moved"
-        return Moving(run=run, result=result, records=image.head, held_back=is_held_back, is_away=True)
+            except (RunNotBuilding, RunDiffers, InvalidValue):
+                tries -= 1
+                if not tries:
+                    raise
+                is_whole = False
+                await anyio.sleep(POLL_SECONDS)
+            else:
+                return _away(image, "moved")
+
+    async def _is_held_back_there(self, image: RunImage) -> bool:
+        image, copied = await self._as_it_was(image), await self.target.image(image.run)
+        is_the_same = copied.head == image.head and image.status != "blocked" and _is_held_back(image)
+        return is_the_same and not _is_touched(copied, image)
+
+    async def _as_it_was(self, image: RunImage) -> RunImage:
+        """Before it was moved. When it was due is lost by then, if not to whoever moved it: now."""
+        if image.moved_to is None:
+            return image
+        (last,) = await self.source.read(image.run, after=image.head - 1, limit=1)
+        closed = last.time if last.type == "run.closed" else None
+        keys = tuple(key for key in image.keys if key.key != self._key)
+        before = replace(image, moved_to=None, closed=closed, keys=keys)
+        is_due = _is_held_back(before) and before.status == "pending"
+        return replace(before, due_at=self._clock.time() if is_due else None)
 
     # Archiving
 
@@ -359,6 +407,11 @@ def _is_touched(copied: RunImage, image: RunImage) -> bool:
         or copied.epoch > image.epoch
         or (copied.is_unfinished and copied.status != "blocked")
     )
+
+
+def _away(image: RunImage, result: Result = "present") -> Moving:
+    """It was moved, by another or earlier if nothing else is said."""
+    return Moving(run=image.run, result=result, records=image.head, is_away=True)
 
 
 def _skipped(

@@ -263,6 +263,9 @@ class OfflineAttempt(Attempt):
         self, replay: Replay, handler: "asyncio.Task[Any]", error: BaseException | None
     ) -> None:
         replay.replayed = ended_now = self._ended(handler, error)
+        if (missing := _missing(error)) is not None and not _has_failed_so(replay.recorded):
+            replay.verdict, replay.detail = "missing", missing
+            return
         if isinstance(error, Exception):
             replay.raised = f"{type(error).__qualname__} at {_place(error)}"
         if ended_now.status != "cancelled" and (key := self.history.unclaimed()) is not None:
@@ -331,3 +334,22 @@ class OfflineAttempt(Attempt):
         if found is None:
             return await self.recorded(intent.input, seq)
         return whole(found, {ref.blob: await self.load(ref) or b"" for ref in blobs_of(found)})
+
+
+def _missing(error: BaseException | None) -> str | None:
+    """What is to be installed before the code can run, if that is what it fell over."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    return (
+        f"the code needs the module {error.name!r} ({_place(error)}), which is not installed here: "
+        "install what the application needs, and replay again"
+    )
+
+
+def _has_failed_so(recorded: Ended | None) -> bool:
+    """Whether it was so when it was recorded as well."""
+    return (
+        recorded is not None and recorded.error is not None and recorded.error.type == "ModuleNotFoundError"
+    )

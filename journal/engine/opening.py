@@ -65,12 +65,10 @@ async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> N
     if after == 1:
         after = 0  # the first turn: what created the run stands just before it
     elif after > 0:
-        for record in await world.read(holding.run, after=0, limit=1):
-            history.add(record)
+        history.extend(await world.read(holding.run, after=0, limit=1))
     while True:
         page = await world.read(holding.run, after=after, limit=_PAGE)
-        for record in page:
-            history.add(record)
+        history.extend(page)
         if len(page) < _PAGE:
             break
         after = page[-1].seq

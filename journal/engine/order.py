@@ -3,13 +3,16 @@
 Races, `as_completed` and timeouts take another branch if outcomes come all at once. So a recorded outcome is released
 when it is the next one in the log and the attempt is idle: nothing of it is ready to run in two passes of the loop on
 end. What is live is handed out by the same rule, behind all that is recorded, so that the first run and every replay
-see the same order. Next: `calls.py` asks here before it hands an outcome out, `outside.py` for what is observed.
+see the same order. That goes for the end of a call whichever it is: one that is cancelled meanwhile ends by that, at
+its place in the log. Next: `calls.py` asks here before it hands an outcome out, `outside.py` for what is observed.
 """
 
 import asyncio
 from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from journal.core.errors import Diverged
 from journal.engine.scope import runs_in
@@ -38,6 +41,8 @@ class Order:
         self._keys = {event.key for event in self._due}
         """Of what is due; what was dropped is skipped when its turn comes."""
         self._asked: dict[str, asyncio.Future[None]] = {}
+        self._cancelled: set[str] = set()
+        """Those that the code has cancelled again, and whose turn it is not yet."""
         self._live: list[tuple[int, asyncio.Future[None]]] = []
         """By landing (`Holding.commit`)."""
         self._new: list[Asked] = []
@@ -74,17 +79,26 @@ class Order:
 
     async def released(self, key: str) -> None:
         """Return when it is the turn of the event under that key. Raises `Diverged` if what comes before does not."""
-        if self.release(key):
-            return
-        future = self._asked[key] = self._loop.create_future()
-        self._stir()
+        if not self.release(key):
+            await self._at_its_place(key, None)
+
+    async def _at_its_place(self, key: str, cancellation: asyncio.CancelledError | None) -> None:
+        """Wait until it is the turn of that event; then raise the cancellation that came before it, if one did."""
         try:
-            await future
-        except asyncio.CancelledError:
-            self.drop(key)  # whoever was to get it does not want it any more
-            raise
+            while key in self._keys:
+                future = self._asked[key] = self._loop.create_future()
+                self._stir()
+                try:
+                    await _outlasting(future, cancellation)
+                except asyncio.CancelledError as error:
+                    if self._attempt.stop is not None:
+                        raise
+                    cancellation = cancellation or error
         finally:
             self._asked.pop(key, None)
+            self.drop(key)
+        if cancellation is not None:
+            raise cancellation
 
     async def cancelled(self, key: str, seconds: float) -> None:
         """Wait for the code to cancel the call as it did before, which took so long then. Raises `Diverged`."""
@@ -93,6 +107,12 @@ class Order:
         self._stir()
         try:
             await future
+        except asyncio.CancelledError as error:
+            timer.cancel()
+            self._cancelled.add(key)
+            if self._attempt.stop is None:
+                await self._at_its_place(key, error)
+            raise
         finally:
             timer.cancel()
             self._asked.pop(key, None)
@@ -100,11 +120,27 @@ class Order:
 
     async def live(self, landing: int) -> None:
         """Return when it is the turn of what was recorded as that landing. Raises `Diverged` as `released` does."""
-        place = landing, self._loop.create_future()
+        cancellation: asyncio.CancelledError | None = None
+        while True:
+            future = self._loop.create_future()
+            try:
+                await self._wait_live(landing, future, cancellation)
+                break
+            except asyncio.CancelledError as error:
+                cancellation = cancellation or error
+                if not landing or self._attempt.stop is not None or not future.cancelled():
+                    break
+        if cancellation is not None:
+            raise cancellation
+
+    async def _wait_live(
+        self, landing: int, future: "asyncio.Future[None]", cancellation: asyncio.CancelledError | None
+    ) -> None:
+        place = landing, future
         insort(self._live, place, key=_landing)
         self._stir()
         try:
-            await place[1]
+            await _outlasting(future, cancellation)
         finally:
             self._live.remove(place)
 
@@ -169,12 +205,11 @@ class Order:
             return
         event = self._due[0]
         future = self._asked.get(event.key)
-        if event.is_cancelled:
-            if future is None:
-                # It lost a race, whose winner was there before it was asked for.
-                self.drop(event.key)
-                return
-        elif future is not None:
+        if event.is_cancelled and future is None:
+            # It lost a race, whose winner was there before it was asked for.
+            self.drop(event.key)
+            return
+        if future is not None and (not event.is_cancelled or event.key in self._cancelled):
             self._advance()
             if not future.done():
                 future.set_result(None)
@@ -228,6 +263,15 @@ class Order:
         parent, name = _outside_of_task(key)
         new = (asked for asked in self._new if _outside_of_task(asked.key) == (parent, name))
         return next(({**asked_call(asked), "key": key} for asked in new), None)
+
+
+async def _outlasting(future: "asyncio.Future[None]", cancellation: asyncio.CancelledError | None) -> None:
+    """Wait; once cancelled, hear of it no more from scopes of anyio's, which cancel again in each pass of the loop."""
+    if cancellation is None:
+        await future
+        return
+    with anyio.CancelScope(shield=True):
+        await future
 
 
 def _outside_of_task(key: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import anyio
+import msgspec
 
 from journal.core import values
 from journal.core.codec import seal
@@ -21,15 +22,17 @@ from journal.core.errors import ControlFlow, Diverged, InvalidOptions
 from journal.core.records import NewRecord, Observed
 from journal.engine.context import in_call
 from journal.engine.scope import Scope, current_scope, enter_root
+from journal.tools.io import current_call
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
 R = TypeVar("R")
+_encode_number = msgspec.json.Encoder().encode
 
 
 def _scope(attempt: "Attempt", what: str) -> Scope:
-    if in_call() is not None:
+    if current_call.get() is not None and in_call() is not None:
         raise InvalidOptions(
             f"{what} was used inside a call, which does not run again on replay: use it in the handler, and pass what "
             "it gives; a call may read clocks and chance by itself"
@@ -53,7 +56,12 @@ def _observe(attempt: "Attempt", key: str, seen: Any) -> Any:
 def now(attempt: "Attempt") -> datetime:
     """The wall clock, in UTC."""
     key = _scope(attempt, "turn.now").next_key("@now")
-    return datetime.fromtimestamp(_observe(attempt, key, attempt.clock.time()), UTC)
+    if (known := attempt.history.observed.get(key)) is not None:
+        return datetime.fromtimestamp(values.decode(known.value), UTC)
+    seen = attempt.clock.time()
+    # `values.encode`, for what is always a plain number: clocks are looked at often.
+    attempt.holding.buffer(_observation(attempt, key, _encode_number(seen)))
+    return datetime.fromtimestamp(seen, UTC)
 
 
 def chance(attempt: "Attempt", what: str) -> random.Random:

@@ -225,7 +225,7 @@ def _parts(blocked: TurnBlocked) -> tuple[dict[str, Any], dict[str, Any] | None]
 
 def _seqs(call: CallHistory) -> list[int]:
     """Of its intents, and of its outcome where there is one."""
-    return [*call.intent_seqs, call.outcome_seq] if call.outcome is not None else call.intent_seqs
+    return [*call.intent_seqs, call.outcome_seq] if call.outcome is not None else [*call.intent_seqs]
 
 
 def _is_not_run(result: Any) -> bool:

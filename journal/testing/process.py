@@ -6,6 +6,7 @@ of it, with everything as it is after the import.
 """
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -216,4 +217,5 @@ if __name__ == "__main__":
     for name in _WANTED:
         import_module(name)
     load(sys.argv[1])
+    gc.freeze()  # a collection in a life would look at, and copy, all that was imported
     serve()

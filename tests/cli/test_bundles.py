@@ -142,6 +142,87 @@ def test_what_is_not_there_is_not_exported(cli: Cli, home: Path) -> None:
     assert cli("--world", "sqlite:none.db", "export", "r", app=None).exit_code == exits.WORLD
 
 
+@pytest.mark.parametrize("verb", ["export", "show"])
+def test_a_full_disk_behind_stdout_is_the_operators(file: Path, verb: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "journal.cli", "--world", "sqlite:journal.db", verb, "r"],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ) | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.startswith("error: what was to be written does not fit")) == (
+        6,
+        True,
+    )
+
+
+def test_an_export_replaces_nothing_but_a_file(cli: Cli, file: Path, home: Path) -> None:
+    os.mkfifo(home / "pipe")
+    (home / "link").symlink_to("pipe")
+    for name in ("pipe", "link", "away"):
+        refused = cli("export", "r", "-o", name)
+        assert (refused.exit_code, f"{name}: it is a device, a pipe or a directory" in refused.stderr) == (
+            6,
+            True,
+        )
+    assert (home / "pipe").is_fifo()
+
+
+def test_whoever_has_seen_enough_of_an_export_is_no_failure(file: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "journal.cli", "--world", "sqlite:journal.db", "export", "r"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ) | {"PYTHONPATH": str(ROOT)},
+    ) as done:  # fmt: skip
+        assert done.stdout is not None
+        assert done.stderr is not None
+        assert done.stdout.read(10) == b'{"journal"'
+        done.stdout.close()
+        assert done.stderr.read() == b""
+    assert done.returncode == 0
+
+
+# Forking -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_forked_into_a_store(cli: Cli, file: Path) -> None:
+    def into(*args: str) -> Result:
+        return cli("--world", "sqlite:other.db", *args, app=None)
+
+    made = into("fork", str(file), "--at", "2")
+    assert (made.exit_code, made.stdout) == (0, "r@2\n"), made.output
+    assert cli("--world", "sqlite:other.db", "worker", "--until-idle").exit_code == 0
+    alike = into("diff", str(file), "r@2")
+    assert (alike.exit_code, alike.stdout) == (0, "alike: 3 calls\n")
+    assert into("verify", "r@2").exit_code == 0
+    assert into("show", "r").exit_code == exits.NOT_FOUND, "the run itself does not come along"
+    again = into("fork", str(file), "--at", "2", "--json")
+    assert objects(again)[0]["is_new"] is False
+    of_fork = into("fork", "r@2", "--at", "3")
+    assert (of_fork.exit_code, of_fork.stdout) == (0, "r@2@3\n")
+
+
+def test_a_fork_of_another_run_of_that_id_is_not_taken_for_it(cli: Cli, file: Path) -> None:
+    cli("--world", "sqlite:other.db", "submit", "support", "another", "--run", "r")
+    cli("--world", "sqlite:other.db", "worker", "--until-idle")
+    assert cli("--world", "sqlite:other.db", "fork", "r", "--at", "2").exit_code == 0
+    refused = cli("--world", "sqlite:other.db", "fork", str(file), "--at", "2", app=None)
+    assert (refused.exit_code, "forked from another run" in refused.stderr) == (exits.USAGE, True), (
+        refused.output
+    )
+    named = cli("--world", "sqlite:other.db", "fork", str(file), "--at", "2", "--as", "mine", app=None)
+    assert (named.exit_code, named.stdout) == (0, "mine\n")
+
+
+def test_a_fork_of_a_file_says_what_is_wrong_before_it_writes(cli: Cli, file: Path) -> None:
+    for args, code, says in (
+        (("--namespace", "eu", "fork", str(file), "--at", "2"), exits.USAGE, "give --namespace default"),
+        (("fork", "./none.jsonl", "--at", "2"), exits.WORLD, "cannot be read"),
+        (("fork", str(file), "--at", "9"), exits.USAGE, "has no call 9; it has 3"),
+    ):
+        refused = cli("--world", "sqlite:other.db", *args, app=None)
+        assert (refused.exit_code, says in refused.stderr) == (code, True), refused.output
+
+
 # Importing -----------------------------------------------------------------------------------------------
 
 

@@ -123,6 +123,15 @@ def test_what_is_not_there_is_said(cli: Cli, ran: Path) -> None:
     assert cli("replay", "r").exit_code == 2
 
 
+def test_what_is_not_installed_here_is_named(cli: Cli, ran: Path) -> None:
+    (ran / "app.py").write_text(APP.replace("    first = ", "    import some_sdk_of_theirs\n    first = "))
+    for options in ((), ("--until", "2"), ("--json",)):
+        refused = cli("replay", "r", *options)
+        assert refused.exit_code == 2
+        assert "needs the module 'some_sdk_of_theirs'" in refused.stderr
+        assert "not installed here" in refused.stderr
+
+
 def debugged(home: Path, number: int, *commands: str) -> Any:
     """(stdout, exit code) of pdb at a call, in a process of its own."""
     done = subprocess.run(

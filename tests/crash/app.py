@@ -26,6 +26,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from journal import Journal, Retry, Turn, step, tool
+from journal.core.errors import WorldUnavailable
 from journal.core.ports import Answer, Batch, Finish, Unknown
 from journal.core.records import CallIntent, CallOutcome
 from journal.worlds import open_world
@@ -221,8 +222,15 @@ async def work() -> None:
 async def finish() -> None:
     async with journal, journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).running():
         effect("opened")
-        while any(s.due or s.later or s.held for s in await journal.stats()):
+        while await is_anything_left():
             await asyncio.sleep(0.05)
+
+
+async def is_anything_left() -> bool:
+    try:
+        return any(s.due or s.later or s.held for s in await journal.stats())
+    except WorldUnavailable:
+        return True  # cut off for longer than the store is waited for; the worker goes on asking
 
 
 async def serve() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from journal.worlds.postgres import statements as postgres
 from journal.worlds.sqlite import statements as sqlite
-from tests.crash.stage import ROOT
+from tests.forks import ROOT
 
 ADDED = "added_later"
 """What the newer version has in its stores: a column of `runs`, a field of a run's hash, a function."""

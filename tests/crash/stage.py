@@ -7,14 +7,16 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from journal import Journal
 from journal.core.codec import open_record
 from journal.core.ports import World
 from journal.core.records import CallOutcome, Record, TurnFinished
 from journal.worlds import open_world
+from tests.forks import ROOT, Fork, nursery
 
-ROOT = Path(__file__).parents[2]
+Process: TypeAlias = "subprocess.Popen[bytes] | Fork"
 
 
 class Stage:
@@ -26,6 +28,8 @@ class Stage:
         self.knows_the_dead = url is None
         """Whether the next worker takes over at once."""
         self.lease = lease
+        world = {"sqlite": "sqlite.world", "postgresql": "postgres"}.get(self.url.partition(":")[0], "redis")
+        self._warm = f"journal.worlds.{world}"
         self.effects_file = folder / "effects"
         self.effects_file.touch()
 
@@ -41,7 +45,7 @@ class Stage:
         root: Path = ROOT,
         prefix: Sequence[str] = (),
         **settings: object,
-    ) -> "subprocess.Popen[bytes]":
+    ) -> Process:
         """Start a process; the caller waits for it.
 
         `root`: the tree whose code it runs; `prefix`: what its command stands behind; `settings`: `CRASH_…`.
@@ -59,6 +63,8 @@ class Stage:
             "PYTHONPATH": str(root),
             **{f"CRASH_{name.upper()}": str(value) for name, value in settings.items()},
         }
+        if root == ROOT and not prefix:
+            return nursery(self._warm).start("tests.crash.app", args, env)
         command = [*prefix, sys.executable, "-m", "tests.crash.app", *args]
         return subprocess.Popen(command, env=env, cwd=root)
 

@@ -1,7 +1,6 @@
 """Workers in processes of their own, while their store is killed and restarted, or their connections are cut."""
 
 import random
-import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.conftest import LEASE_SECONDS
-from tests.crash.stage import Stage
+from tests.crash.stage import Process, Stage
 from tests.crash.test_holders import living, until
 from tests.crash.test_random import all_done
 from tests.stores import Store
@@ -24,7 +23,7 @@ def outage(own_store: Store, tmp_path: Path) -> tuple[Store, Stage]:
     return own_store, Stage(tmp_path, own_store.url, lease=LEASE_SECONDS)
 
 
-def work_on(stage: Stage, stack: ExitStack) -> "list[subprocess.Popen[bytes]]":
+def work_on(stage: Stage, stack: ExitStack) -> list[Process]:
     return [stack.enter_context(living(stage.start("finish", slots=3))) for _ in range(2)]
 
 

@@ -52,7 +52,7 @@ def kill_at_random(stage: Stage, kills: int, rng: random.Random) -> None:
     for _ in range(kills):
         process = stage.start("work", slots=3)
         try:
-            process.wait(rng.uniform(0.15, 0.75))
+            process.wait(rng.uniform(0.05, 0.45))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
         process.wait()

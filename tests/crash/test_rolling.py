@@ -2,7 +2,6 @@
 
 import signal
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ from journal.core.records import RunCreated, TurnStarted
 from journal.worlds import open_world
 from journal.worlds.redis.library import NAME
 from tests.crash.newer import ADDED, READER, make_newer
-from tests.crash.stage import Stage
+from tests.crash.stage import Process, Stage
 from tests.crash.test_holders import living
 from tests.crash.test_random import every_turn
 
@@ -59,7 +58,7 @@ async def test_old_and_new_workers_on_one_store(stage: Stage, tmp_path: Path) ->
     new: dict[str, Any] = {"version": "new", "pause": 0.1, "root": newer}
     running = ExitStack()
 
-    def serve(settings: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    def serve(settings: dict[str, Any]) -> Process:
         return running.enter_context(living(stage.start("serve", slots=2, **settings)))
 
     def submit(first: int, settings: dict[str, Any]) -> None:

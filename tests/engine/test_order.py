@@ -170,6 +170,55 @@ async def test_a_task_in_the_background_has_begun_before_an_outcome_comes(url: s
     assert live == replayed == ["begun, False"]
 
 
+@pytest.mark.parametrize("ending", ["cancelled", "ok"])
+async def test_a_call_that_is_cancelled_ends_at_its_place(url: str, ending: str) -> None:
+    """Its task has the cancellation no sooner than it was recorded: until then others went on."""
+    has_come = asyncio.Event()
+
+    async def act(name: str) -> str:
+        if name == "fails":
+            raise ValueError
+        return name
+
+    async def stubborn() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await has_come.wait()
+            if ending == "cancelled":
+                raise
+        return "ended all the same"
+
+    async def handler(turn: Turn) -> list[str]:
+        came: list[str] = []
+
+        async def bystander() -> None:
+            came.append(await turn.step(act, "first"))
+            came.append(await turn.step(act, "second"))
+            has_come.set()
+
+        async def fails() -> None:
+            if turn.attempt == 1:
+                await asyncio.sleep(0.02)
+            try:
+                await turn.step(act, "fails")
+            finally:
+                beside.append(asyncio.create_task(bystander()))
+
+        beside: list[asyncio.Task[None]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(turn.step(stubborn))
+                group.create_task(fails())
+        except ExceptionGroup:
+            came.append("the group has failed")
+        await asyncio.gather(*beside)
+        return came
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed == ["first", "second", "the group has failed"]
+
+
 async def test_what_is_live_waits_for_what_is_recorded(url: str) -> None:
     """It comes later in the log: were it handed out sooner, the next replay would see another order."""
     came: list[list[str]] = []
@@ -363,7 +412,7 @@ async def test_a_timeout_that_ran_out_does_so_again_and_is_not_waited_for(url: s
     async def handler(turn: Turn) -> list[str]:
         said = []
         try:
-            async with turn.timeout(0.05 if turn.attempt == 1 else 30):
+            async with turn.timeout(1 if turn.attempt == 1 else 30):  # "a" is to be recorded by then
                 said.append(await turn.step(gates, "a"))
                 said.append(await turn.step(gates, "b"))
         except TimeoutError:

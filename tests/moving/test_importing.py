@@ -269,7 +269,7 @@ async def test_a_file_that_is_consistent_and_no_log_is_refused(tmp_path: Path) -
         with open_bundle(file) as bundle:
             assert list(bundle.records()) == await here.read("odd"), "whatever is in it comes back"
             assert bundle.blob("b1") == b"\x00a blob"
-        with pytest.raises(BundleDamaged, match=r"line \d+: .*nothing was imported"):
+        with pytest.raises(BundleDamaged, match=r"line \d+: .*nothing was written"):
             await bring(file, there)
         assert await there.run("odd") is None
 

@@ -7,6 +7,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from itertools import count
 
+import pytest
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
@@ -36,7 +37,17 @@ async def _drive(server: str, operations: list[tuple[object, ...]]) -> None:
 
 @example(FOUND[0])
 @example(FOUND[1])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(operations=st.lists(OPERATIONS, min_size=10, max_size=50))
 def test_postgres_and_model_agree(postgres_server: str, operations: list[tuple[object, ...]]) -> None:
+    asyncio.run(_drive(postgres_server, operations))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(max_examples=1000)
+@given(operations=st.lists(OPERATIONS, min_size=20, max_size=120))
+def test_postgres_and_model_agree_for_long(
+    postgres_server: str, operations: list[tuple[object, ...]]
+) -> None:
     asyncio.run(_drive(postgres_server, operations))

@@ -53,7 +53,7 @@ def asked(
     digest: bytes = b"d",
     probe: bool = False,
 ) -> Asked:
-    return Asked(key, kind, name, digest, policy, probe, is_counted(key))
+    return Asked(key, kind, name, digest, policy, probe or None, is_counted(key))
 
 
 OK = CallOutcome(status="ok", value=b"1")

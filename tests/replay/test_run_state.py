@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from journal.core.errors import UnknownRecordType
+from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType
 from journal.core.records import (
     BlobRef,
     CallEvidence,
@@ -146,7 +146,7 @@ def test_calls_that_count_are_those_that_the_matcher_sees() -> None:
         k: c.outcome.seq if c.outcome else 0 for k, c in standing.items()
     }
     assert {k: c.intent_seqs for k, c in history.calls.items()} == {
-        k: [t.seq for t in c.tries] for k, c in standing.items()
+        k: tuple(t.seq for t in c.tries) for k, c in standing.items()
     }
 
 
@@ -166,7 +166,7 @@ def test_evidence_is_kept_beside_the_call_and_changes_nothing() -> None:
     hand.start(2, taken_over=True)
     seq = hand.add(CallEvidence(outcome=CallOutcome(status="ok"), epoch=1), key="refund#1")
     call = fold(hand.records).calls[0]
-    assert (call.evidence, call.outcome, call.is_in_doubt) == ([seq], None, True)
+    assert (call.evidence, call.outcome, call.is_in_doubt) == ((seq,), None, True)
 
 
 def test_closing_ends_what_was_open() -> None:
@@ -212,6 +212,55 @@ def test_a_record_of_a_later_version_is_refused_by_name() -> None:
     hand.records.append(msgspec.structs.replace(hand.records[-1], seq=3, type="turn.teleported"))
     with pytest.raises(UnknownRecordType, match=r"turn\.teleported"):
         fold(hand.records)
+
+
+NEWER = msgspec.msgpack.encode({"v": 99, "status": "ok"})
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "error"),
+    [
+        (b"\xc1", "call.outcome", CorruptRecord),
+        (b"", "call.outcome", CorruptRecord),
+        (b"\x91" * 100_000, "call.outcome", CorruptRecord),
+        (msgspec.msgpack.encode({"status": "ok"}) + b"\x80", "call.outcome", CorruptRecord),
+        (NEWER, "call.outcome", RecordTooNew),
+        (NEWER, "call.intent", RecordTooNew),
+        (msgspec.msgpack.encode({}), "turn.teleported", UnknownRecordType),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named_and_those_before_it_count(
+    body: bytes, kind: str, error: type[LogError]
+) -> None:
+    records = refund().records
+    at = 5
+    bad = msgspec.structs.replace(records[at], type=kind, body=body)
+    run, history = RunFold(), TurnHistory("start")
+    for folded in (run, history):
+        with pytest.raises(error) as caught:
+            folded.extend([*records[:at], bad, *records[at + 1 :]])
+        assert (caught.value.run_id, caught.value.seq) == ("order-42", at + 1)
+    assert run.state.head == at
+    assert export(run.state) == export(fold(records[:at]))
+
+
+def test_calls_stay_with_their_own_turn() -> None:
+    hand = Hand()
+    hand.submit("second")
+    for turn in ("start", "second"):
+        hand.turn = turn
+        hand.start(1)
+    for turn in ("start", "second", "never submitted"):
+        hand.turn = turn
+        hand.intend("look#1")
+    hand.add(CallOutcome(status="ok"), key="look#1", turn=None)
+    hand.turn = "second"
+    seq = hand.settle("look#1")
+    hand.add(CallOutcome(status="ok"), key="look#1", turn=None)
+    state = fold(hand.records)
+    assert [(call.turn, call.key) for call in state.calls] == [("start", "look#1"), ("second", "look#1")]
+    assert [call.outcome and call.outcome.seq for call in state.calls] == [None, seq]
+    assert (state.head, state.time) == (len(hand.records), hand.records[-1].time)
 
 
 def test_an_attempt_whose_worker_took_the_run_up_again_was_not_lost_with_it() -> None:
