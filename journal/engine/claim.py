@@ -9,6 +9,7 @@ that the claim is gone is fatal to it, at once and for everyone who waits.
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -61,7 +62,7 @@ class Flusher:
             self._loop.call_later(LAZY_SECONDS / 2, self._look)
 
     def _look(self) -> None:
-        ripe = self._loop.time() - LAZY_SECONDS / 2
+        ripe = monotonic() - LAZY_SECONDS / 2
         for holding in list(self._waiting):
             if not holding.has_buffered:
                 self._waiting.discard(holding)
@@ -92,7 +93,7 @@ class Holding:
         """Told of seqs (after, up to) that others appended."""
         self.progress_due = claimed.takeovers > 0
         self.buffered_at = 0.0
-        """Loop time of the oldest lazy record that waits."""
+        """When the oldest lazy record that waits was handed in, on the monotonic clock."""
         self.is_ending = False
         """Whether the turn stops here anyway: a store that is away is not waited for much longer."""
         self._flusher = flusher
@@ -124,7 +125,7 @@ class Holding:
     def buffer(self, record: NewRecord, blob: Blob | None = None) -> None:
         """Append lazily: with the next commit, or within `LAZY_SECONDS`."""
         if not self._records:
-            self.buffered_at = self._loop.time()
+            self.buffered_at = monotonic()
             self._flusher.watch(self)
         self._records.append(record)
         if blob is not None:
@@ -159,7 +160,8 @@ class Holding:
             return await self._wait(waiter)
         # Nobody else waits: take the store's answer from its own future, a pass of the loop sooner.
         batch, waiters = self._pack()
-        waiter = self._append(batch)
+        offered = self.world.append(batch)
+        waiter = offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
         waiters.append(waiter)
         try:
             answer = await waiter
@@ -267,12 +269,10 @@ class Holding:
         self._flight = waiters
         return batch, waiters
 
-    def _append(self, batch: Batch) -> _Waiter:
-        offered = self.world.append(batch)
-        return offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
-
     def _offer(self, batch: Batch, waiters: list[_Waiter]) -> None:
-        self._append(batch).add_done_callback(partial(self._answered, batch, waiters))
+        asyncio.ensure_future(self.world.append(batch)).add_done_callback(
+            partial(self._answered, batch, waiters)
+        )
 
     def _answered(self, batch: Batch, waiters: list[_Waiter], future: asyncio.Future[Answer]) -> None:
         if (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from journal.core.errors import Diverged
-from journal.engine.scope import current_attempt_of
+from journal.engine.scope import runs_in
 from journal.replay.history import Event
 from journal.replay.matcher import Asked, asked_call, recorded_call
 
@@ -193,9 +193,7 @@ class Order:
         """Whether anything of this attempt is about to run, as far as the loop shows."""
         if not self._ready:
             return False
-        attempt = self._attempt
-        ready = tuple(self._ready)  # at once: other threads may add to it
-        return any(current_attempt_of(handle._context) is attempt for handle in ready)  # noqa: SLF001 - nothing public shows it
+        return runs_in(self._attempt, tuple(self._ready))  # a copy, at once: other threads may add to it
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""

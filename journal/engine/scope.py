@@ -9,9 +9,10 @@ A task that begins with something else than a call (a clock, a race, a harness) 
 
 import asyncio
 import random
-from contextvars import Context, ContextVar
+from collections.abc import Iterable
+from contextvars import ContextVar
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from journal.core import values
 from journal.core.codec import seal
@@ -102,10 +103,13 @@ def _mark(scope: Scope, what: str) -> None:
         attempt.holding.buffer(seal(attempt.holding.run, mark, turn=attempt.turn_id, key=key))
 
 
-def current_attempt_of(context: Context) -> "Attempt | None":
-    """The attempt that what runs in `context` belongs to."""
-    scope = context.get(_current)
-    return None if scope is None else scope.attempt
+def runs_in(attempt: "Attempt", handles: Iterable[Any]) -> bool:
+    """Whether any of these handles of an event loop belongs to that attempt. Written out: it is asked at every step."""
+    for handle in handles:
+        scope = handle._context.get(_current)  # noqa: SLF001 - nothing public shows it
+        if scope is not None and scope.attempt is attempt:
+            return True
+    return False
 
 
 def enter_root(scope: Scope) -> None:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from journal.core.codec import checksum
 from journal.core.ports import Close, Committed, Duplicate, StaleClaim
-from journal.worlds.contract.harness import Holder, begin, claim_all, close, hold, seqs, signal
+from journal.core.records import NewRecord
+from journal.worlds.contract.harness import Holder, begin, claim_all, close, hold, raw, seqs, signal
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from journal.worlds.sqlite.transaction import Transactor
 from tests.sqlite.conftest import failed_sync
@@ -97,6 +98,33 @@ async def test_a_record_that_another_process_appended_is_not_written_over(
         "cancel.requested",
         "call.outcome",
     ]
+
+
+@pytest.mark.parametrize(
+    ("turns", "at_once"), [("t1 t1 t1", True), ("t1", True), ("t1 t2", False), ("t1 -", False), ("- -", True)]
+)
+async def test_records_of_one_turn_go_in_by_one_statement_and_others_are_kept_apart(
+    holder: Holder, on_the_spot: list[object], turns: str, at_once: bool
+) -> None:
+    written = [
+        raw(
+            "run",
+            bytes([n]),
+            kind=f"test.k{n}",
+            turn=None if turn == "-" else turn,
+            key=f"key-{n}" if n else None,
+        )
+        for n, turn in enumerate(turns.split())
+    ]
+    answer = await holder.offer(batch := holder.batch(*written))
+    assert (on_the_spot[-1] == answer) is at_once
+    assert isinstance(answer, Committed)
+    assert (answer.first, answer.last) == (5, 4 + len(written))
+    found = await holder.world.read("run", after=4)
+    assert [(r.seq, r.time, r.epoch, r.batch) for r in found] == [
+        (n, answer.time, holder.claim.epoch, batch.id) for n in range(5, 5 + len(written))
+    ]
+    assert [NewRecord(r.type, r.turn, r.key, r.body, r.checksum) for r in found] == written
 
 
 async def test_an_encrypted_value_keeps_the_id_of_its_key(holder: Holder, on_the_spot: list[object]) -> None:

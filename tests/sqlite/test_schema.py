@@ -99,7 +99,10 @@ def test_no_statement_reads_a_table_from_end_to_end(name: str) -> None:
         connection.executescript(script)
     statement = SQL[name]
     named = set(re.findall(r":(\w+)", statement))
-    values: dict[str, int] | list[int] = dict.fromkeys(named, 1) if named else [1] * statement.count("?")
+    numbered = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    values: dict[str, int] | list[int] = [1] * max(numbered, default=statement.count("?"))
+    if named:
+        values = dict.fromkeys(named, 1)
     plan = [row[3] for row in connection.execute(f"explain query plan {statement}", values)]
     connection.close()
     scans = [

@@ -128,7 +128,7 @@ def _open_file(
             )  # from here on the transactor waits, and not in the loop
             transactor = Transactor(
                 lambda: connect(path, busy_seconds=0.0),
-                StoreFile(path, url),
+                StoreFile(path, url, is_watched=True),
                 turnstile,
                 Door(connection, namespace=namespace, clock=clock),
                 busy_seconds=busy_seconds,

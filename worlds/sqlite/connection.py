@@ -13,6 +13,7 @@ from journal.core.errors import (
     WorldReadOnly,
     WorldUnavailable,
 )
+from journal.worlds.sqlite.watch import FileWatch, open_watch
 
 CACHED_STATEMENTS = 256
 
@@ -107,13 +108,13 @@ def missing(world: str) -> WorldMissing:
 
 
 class StoreFile:
-    """The database file as it was opened, watched by `stat` alone.
+    """The database file as it was opened, by `stat`, or by a watch between two looks.
 
     A commit to a deleted file, or with a deleted or cut write-ahead log, is acknowledged into the void, so every
     commit looks first. Never opened from Python: closing a descriptor would drop SQLite's own locks on the file.
     """
 
-    def __init__(self, path: Path, url: str) -> None:
+    def __init__(self, path: Path, url: str, *, is_watched: bool = False) -> None:
         self.path = path
         self.url = url
         self._database = str(path)
@@ -125,6 +126,8 @@ class StoreFile:
         self._log_inode = 0
         self._memory_inode = 0
         self._log_size = 0
+        self._may_watch = is_watched
+        self._watch: FileWatch | None = None
 
     def check_identity(self) -> os.stat_result:
         """Raise `WorldMissing` if the path leads to another file than was opened, or to none."""
@@ -138,6 +141,24 @@ class StoreFile:
 
     def check(self, connection: sqlite3.Connection) -> None:
         """Raise `WorldMissing` or `WorldCorrupt` if the file is not what this connection has been writing to."""
+        watch = self._watch
+        if watch is not None:
+            size = watch.quiet_log_size()
+            if size >= self._log_size:
+                self._log_size = size
+                return
+            watch.restart()
+        try:
+            self._look(connection)
+            if self._may_watch and self._log_inode:
+                self._may_watch = False
+                self._watch = open_watch(self._database, self._log, self._memory)
+                self._look(connection)  # what happened before the watch
+        except BaseException:
+            self.close()  # it says a thing once, and the next commit is to be refused too
+            raise
+
+    def _look(self, connection: sqlite3.Connection) -> None:
         try:
             found, log, memory = os.stat(self._database), os.stat(self._log), os.stat(self._memory)
         except FileNotFoundError:
@@ -165,6 +186,14 @@ class StoreFile:
     def forget_log(self) -> None:
         """The connection is opened anew: with nobody else there, the log starts over as another file."""
         self._log_inode = self._log_size = self._memory_inode = 0
+        self._may_watch = self._may_watch or self._watch is not None
+        self.close()
+
+    def close(self) -> None:
+        """Let the watch go, where there is one."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
 
     def _check_log(self, connection: sqlite3.Connection) -> None:
         try:

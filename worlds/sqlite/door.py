@@ -32,10 +32,19 @@ _ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @lru_cache(maxsize=256)
-def _for_rows(statement: str, count: int) -> str:
-    """A statement that names one row, for so many at once."""
-    head, row, tail = SQL[statement].partition(_ROW)
-    return f"{head}{', '.join([row] * count)}{tail}"
+def _add_plain(count: int) -> str:
+    """`add_plain` for so many records."""
+    return SQL["add_plain"].replace(_ROW, ", ".join([_ROW] * count))
+
+
+@lru_cache(maxsize=256)
+def _add_next(count: int) -> str:
+    """`add_next` for so many records."""
+    rows = (
+        f"(?1, ?2 + {n}, ?3, ?4, ?5, ?6, ?{4 * n + 8}, ?{4 * n + 9}, ?{4 * n + 10}, ?{4 * n + 11})"
+        for n in range(count)
+    )
+    return SQL["add_next"].replace("(?1, ?2, ?3, ?4, ?5, ?6, ?8, ?9, ?10, ?11)", ", ".join(rows))
 
 
 def _is_plain_next(batch: Batch, known: Known) -> bool:
@@ -135,16 +144,18 @@ class Door:
         known = self._known.get(batch.run)
         if known is None or not _is_plain_next(batch, known):
             return None
-        rows = _rows_of(batch, known, self.clock.time())
-        if rows is None:
-            return None
-        answer, values = rows
+        now, head, records = self.clock.time(), known.head, batch.records
+        turn, count = records[0].turn, len(records)
         claim = batch.author.claim  # type: ignore[union-attr]  # a holder's: `_is_plain_next`
-        values += (known.rid, claim.epoch, bytearray(claim.token))
-        if self._write_next(_for_rows("add_next", len(batch.records)), values).rowcount != len(batch.records):
+        values = [known.rid, head + 1, now, claim.epoch, bytearray(batch.id), turn, bytearray(claim.token)]
+        for record in records:
+            if record.key_id is not None or record.turn != turn:
+                return None
+            values += (record.type, record.key, bytearray(record.body), record.checksum)
+        if self._write_next(_add_next(count), values).rowcount != count:
             return None
-        known.head, known.batch = answer.last, batch.id
-        return answer
+        known.head, known.batch = head + count, batch.id
+        return Committed(head + 1, head + count, now)
 
     def stage(self, batches: list[Batch]) -> list[Answer] | None:
         """Answer batches like that, whose rows then wait for `write_staged`; None: one of them takes more.
@@ -169,7 +180,7 @@ class Door:
 
     def write_staged(self) -> None:
         """Write what waits by one statement, which commits itself."""
-        self._execute(_for_rows("add_plain", len(self._staged) // _COLUMNS), self._staged)
+        self._execute(_add_plain(len(self._staged) // _COLUMNS), self._staged)
 
     def flush(self) -> None:
         """Write the records that wait."""

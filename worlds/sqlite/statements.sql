@@ -49,10 +49,11 @@ insert into records (rid, seq, time, epoch, batch, type, turn, key, body, checks
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_next
--- The same by a holder that has not looked: nothing goes in unless the claim still holds.
-insert into records (rid, seq, time, epoch, batch, type, turn, key, body, checksum)
-select * from (values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
-where exists (select 1 from runs where rid = ? and epoch = ? and token = ?);
+-- The same by a holder that has not looked: nothing goes in unless the claim still holds. What the records of the batch
+-- have in common is bound once.
+insert into records (rid, seq, time, epoch, batch, turn, type, key, body, checksum)
+select * from (values (?1, ?2, ?3, ?4, ?5, ?6, ?8, ?9, ?10, ?11))
+where exists (select 1 from runs where rid = ?1 and epoch = ?4 and token = ?7);
 
 -- name: add_key
 insert into keys (rid, key, digest, first, last, time) values (?, ?, ?, ?, ?, ?);

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from journal.core.errors import InvalidValue, JournalError, WorldError
 from journal.core.ports import Batch, Committed
 from journal.worlds.sqlite.connection import BUSY, CONTENT, DAMAGE, StoreFile, primary_code, world_error
@@ -25,29 +27,17 @@ def _nothing() -> None:
     """Nobody waits to hear that a commit is under way."""
 
 
-class Member:
+class Member(msgspec.Struct, eq=False):
     """One of those who share a transaction."""
 
-    __slots__ = ("apply", "argument", "future", "is_batch", "is_lazy", "rows", "size")
-
-    def __init__(
-        self,
-        apply: Callable[[Any], Any],
-        argument: object,
-        future: "asyncio.Future[Any]",
-        rows: int,
-        size: int,
-        is_batch: bool,
-        is_lazy: bool,
-    ) -> None:
-        self.apply = apply
-        self.argument: Any = argument
-        self.future = future
-        self.rows = rows
-        self.size = size
-        self.is_batch = is_batch
-        self.is_lazy = is_lazy
-        """Whether it may be lost in a crash, as deltas may: a group of nothing else does not wait for the disk."""
+    apply: Callable[[Any], Any]
+    argument: Any
+    future: "asyncio.Future[Any]"
+    rows: int
+    size: int
+    is_batch: bool
+    is_lazy: bool
+    """Whether it may be lost in a crash, as deltas may: a group of nothing else does not wait for the disk."""
 
 
 class Unsure:
@@ -171,6 +161,7 @@ class Transactor:
         try:
             self.door.connection.close()
         finally:
+            self._file.close()
             self._turnstile.close()
 
     # One transaction

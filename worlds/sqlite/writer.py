@@ -185,6 +185,10 @@ class Writer:
 
     def _take_group(self) -> list[Member]:
         pending = self._pending
+        if sum([m.rows for m in pending]) <= GROUP_ROWS and sum([m.size for m in pending]) <= GROUP_BYTES:
+            group = list(pending)
+            pending.clear()
+            return group
         group = [pending.popleft()]
         rows, size = group[0].rows, group[0].size
         while pending:
