@@ -6,9 +6,6 @@ matcher's fold of one turn, which keeps to what decides and forgets who did it.
 
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import Any
-
-from msgspec import Raw
 
 from journal.core.codec import DECODE, open_record
 from journal.core.records import (
@@ -33,20 +30,15 @@ from journal.replay.state import (
     AttemptState,
     BlockedState,
     CallState,
-    Kept,
     OutcomeState,
     RetryState,
     RunState,
-    TryState,
     TurnState,
     error_state,
     kept,
     maybe_kept,
     origin_state,
 )
-
-_NONE: dict[str, Any] = {}
-"""Shared by all outcomes whose usage nobody told: a dict for each would be a fifth of what a run takes."""
 
 
 def fold(records: Iterable[Record], upto: int | None = None) -> RunState:
@@ -118,59 +110,32 @@ class RunFold:
                     turn_id = record.turn
                     turn = self._turns.get(turn_id or "")
                     calls, results, epoch, attempt = _doors_of(turn)
-                    known = self.state.calls
+                    known, of = self.state.calls, turn_id or ""
                 last = record
                 if type(body) is CallOutcome and turn is not None:
-                    key, time, value, error = record.key or "", record.time, body.value, body.error
+                    key, time, value = record.key or "", record.time, body.value
                     call = calls.get(key) or self._call(turn, key)
                     if value is None:
                         results.pop(key, None)
                     else:
                         results[key] = value
                     author = attempt if record.epoch == epoch else _attempt_of(turn, record.epoch)
-                    call.outcome = OutcomeState(
-                        record.seq,
-                        time,
-                        author,
-                        body.status,
-                        Kept(len(value), Raw(value)) if type(value) is bytes else maybe_kept(value),
-                        None if error is None else error_state(error),
-                        body.lost,
-                        body.usage or _NONE,
-                        body.tries,
-                        body.evidence,
-                        body.probed,
-                        body.finish,
-                        body.raw_finish,
-                        body.rate_limits or _NONE,
-                    )
-                    if call.tries and (tried := call.tries[-1]).attempt == author:
-                        tried.ending = "answered"
-                        if tried.time < time:
-                            call.duration_seconds = time - tried.time
+                    call.outcome = OutcomeState(record.seq, time, author, body)
+                    if (tried := call.intent) is not None and tried.attempt == author:
+                        call.ending = "answered"
+                        if call.time < time:
+                            call.duration_seconds = time - call.time
                 elif type(body) is CallIntent and turn is not None:
-                    key, given = record.key or "", body.input
-                    if body.difference is not None:
-                        shown: Kept | None = Kept(body.difference.size, seq=record.seq)
-                    elif type(given) is bytes:
-                        shown = Kept(len(given), Raw(given))
-                    else:
-                        shown = maybe_kept(given)
+                    key = record.key or ""
                     if body.kind == "model":
                         self.inputs.add(record, body)
-                    tried = TryState(record.seq, record.time, body.attempt, body.number)
                     standing = calls.get(key)
-                    if standing is None:
-                        number, of = len(known) + 1, turn.state.id
-                        standing = CallState(
-                            number, of, key, body.kind, body.name, body.policy, shown, (tried,)
-                        )
+                    if standing is not None:
+                        standing.tried(record.seq, record.time, body)
+                    else:
+                        standing = CallState(len(known) + 1, of, key, record.seq, record.time, body)
                         calls[key] = standing
                         known.append(standing)
-                    else:
-                        standing.kind, standing.name, standing.policy = body.kind, body.name, body.policy
-                        standing.input = shown
-                        standing.tries += (tried,)
                 else:
                     self._add_other(self.state, record, body)
                     turn = None
@@ -209,11 +174,9 @@ class RunFold:
         """
         putting = Whole(blobs)
         for call in self.state.calls:
-            if call.input is None or call.input.seq is None or call.input.json is not None:
-                continue
-            found = self.inputs.at(call.input.seq)
+            found = self.inputs.at(call.seq) if call.whole is None else None
             if found is not None and all(ref.blob in blobs for ref in blobs_of(found)):
-                call.input = Kept(call.input.size, Raw(putting.of(found)))
+                call.whole = putting.of(found)
 
     def _add_to_turn(self, folded: _Turn, record: Record, body: Body) -> None:
         turn = folded.state
@@ -303,8 +266,8 @@ def _end_attempt(turn: _Turn, ending: AttemptEnding, record: Record) -> None:
     attempt = attempts[-1]
     attempt.ending, attempt.ended_seq, attempt.ended_time = ending, record.seq, record.time
     for call in turn.calls.values():
-        if call.outcome is None and call.tries and call.tries[-1].ending == "open":
-            call.tries[-1].ending = "interrupted"
+        if call.outcome is None and call.ending == "open":
+            call.ending = "interrupted"
 
 
 def _retry(folded: _Turn, record: Record, body: TurnRetried) -> None:
@@ -332,7 +295,7 @@ def _tell(turn: TurnState, call: CallState, record: Record, value: Value | None)
     """Somebody told what the call gave."""
     attempt = call.outcome.attempt if call.outcome else turn.attempts[-1].number
     seq = call.outcome.seq if call.outcome else record.seq
-    call.outcome = OutcomeState(seq, record.time, attempt, "ok", maybe_kept(value), by_hand=record.seq)
+    call.outcome = OutcomeState(seq, record.time, attempt, CallOutcome(status="ok", value=value), record.seq)
 
 
 def is_set_aside(call: CallState, body: TurnRetried) -> bool:
@@ -347,9 +310,7 @@ def is_set_aside(call: CallState, body: TurnRetried) -> bool:
 
 def place_of(call: CallState) -> int:
     """The seq under which a result may be told by hand: of its outcome, else of its last intent."""
-    if call.outcome is not None:
-        return call.outcome.seq
-    return call.tries[-1].seq if call.tries else 0
+    return call.seq if call.outcome is None else call.outcome.seq
 
 
 def began(call: CallState) -> int:
