@@ -17,6 +17,7 @@ _REASONS: dict[str, FinishReason] = {
     "stop": "stop",  # OpenAI chat completions
     "length": "length",
     "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",  # Pydantic AI
     "function_call": "tool_calls",
     "content_filter": "content_filter",
     "completed": "stop",  # OpenAI responses; one that asks for tools is told apart below
@@ -57,13 +58,21 @@ _USAGE: dict[str, tuple[str, ...]] = {
     "total_tokens": ("total_tokens",),
     "cached_tokens": (
         "cache_read_input_tokens",
+        "cache_read_tokens",  # Pydantic AI
+        "input_token_details.cache_read",  # LangChain
         "input_tokens_details.cached_tokens",
         "prompt_tokens_details.cached_tokens",
     ),
-    "cache_write_tokens": ("cache_creation_input_tokens",),
+    "cache_write_tokens": (
+        "cache_creation_input_tokens",
+        "cache_write_tokens",
+        "input_token_details.cache_creation",
+    ),
     "reasoning_tokens": (
         "output_tokens_details.reasoning_tokens",
         "completion_tokens_details.reasoning_tokens",
+        "details.reasoning_tokens",
+        "output_token_details.reasoning",
     ),
 }
 _LONGEST_WORD = 64

@@ -27,6 +27,8 @@ _INTERRUPTIONS = frozenset(
         "ServerTimeoutError",
         "Timeout",  # requests
         "ModelTimeoutError",  # OpenAI Agents
+        "ModelConnectionError",  # Pydantic AI
+        "ModelRequestTimeout",
         "gaierror",  # a name that is not resolved just now
     }
 )

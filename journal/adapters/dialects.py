@@ -7,6 +7,7 @@ on a replay (drift). What is not a model request is known by its whole body. Nex
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from time import time
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,8 @@ import msgspec
 from journal.core import values
 from journal.core.errors import InvalidValue, ValueTooLarge
 from journal.core.records import CallKind, Policy
+from journal.tools.facts import NOTHING, Facts, facts_of
+from journal.tools.provider import rate_limits
 
 Json = dict[str, Any]
 PolicyOf = Callable[[str], Policy]
@@ -195,13 +198,13 @@ def _without_boundary(content: bytes, content_type: str) -> bytes:
 
 
 class Reading:
-    """What a reply says, read as it comes: its text for those who watch, its usage, and whether it has ended."""
+    """What a reply says, read as it comes: its text for those who watch, the facts, and whether it has ended."""
 
     def __init__(self, name: str, *, is_events: bool) -> None:
         self._name = name
         self._is_events = is_events
         self._rest = b""
-        self.usage: dict[str, int] = {}
+        self._facts = NOTHING
         self.error: Json | None = None
         """Type and code of an error that came inside a stream."""
         self.has_ended = name not in _CONVERSATIONS or not is_events
@@ -220,7 +223,7 @@ class Reading:
         if self._is_events:
             self._event(self._rest)
         elif (body := _json_object(self._rest)) is not None:
-            self._count(body.get("usage"))
+            self._note(body)
 
     def _event(self, frame: bytes) -> str:
         data = b"\n".join(
@@ -238,9 +241,8 @@ class Reading:
             self.error = error_detail(error if isinstance(error, dict) else event)
             self.has_ended = True
             return ""
-        for holder in (event, event.get("message"), event.get("response")):
-            if isinstance(holder, dict):
-                self._count(holder.get("usage"))
+        for holder in (event, event.get("message"), event.get("response"), event.get("delta")):
+            self._note(holder)
         if kind in ("message_stop", "response.completed", "response.failed", "response.incomplete"):
             self.has_ended = True
         choices = event.get("choices")
@@ -253,22 +255,15 @@ class Reading:
             return _text(event, "delta")
         return _text(event.get("delta"), "text") if kind == "content_block_delta" else ""
 
-    def _count(self, usage: Any) -> None:
-        if isinstance(usage, dict):
-            self.usage |= _usage(usage)
+    def facts(self, headers: Mapping[str, str]) -> Facts:
+        """Why it ended and what it used, as far as it was said; what is left, by the headers of the response."""
+        return self._facts.updated(Facts(rate_limits=rate_limits(headers, time())))
 
-
-_COUNTS = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
-_DETAILS = {"cached_tokens": "cached_tokens", "reasoning_tokens": "reasoning_tokens"}
-
-
-def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Counts as the provider gave them, under the names that all calls have."""
-    found = {_COUNTS.get(key, key): value for key, value in usage.items() if type(value) is int and value}
-    for details in usage.values():
-        if isinstance(details, dict):
-            found |= {key: details[key] for key in _DETAILS if type(details.get(key)) is int and details[key]}
-    return found
+    def _note(self, part: Any) -> None:
+        if isinstance(part, dict):
+            said = facts_of(part)
+            counts = {**self._facts.usage, **said.usage}  # a stream tells them bit by bit
+            self._facts = self._facts.updated(msgspec.structs.replace(said, usage=counts))
 
 
 def _text(holder: Any, key: str) -> str:

@@ -119,6 +119,8 @@ class Exchange:
                 reading = Reading(
                     self._asked.name, is_events="event-stream" in head["headers"].get("content-type", "")
                 )
+                if context is not None:
+                    context.has_shown = True  # from here on the client reads along
                 self.head.set_result(lambda work: self._response(head, self._body(work, None)))
                 async for chunk in response.aiter_bytes():
                     body += chunk

@@ -8,6 +8,7 @@ request means is read in `dialects.py`; `openai.py` and `anthropic.py` wrap whol
 
 import asyncio
 import sys
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary
@@ -29,6 +30,10 @@ T = TypeVar("T")
 _LIBRARIES = ("httpx2", "httpx")
 _MADE_UP = "stainless-"
 """How idempotency keys begin that the client library makes up; others are the program's own."""
+
+
+client_retries: ContextVar[int] = ContextVar("journal_client_retries", default=0)
+"""How often the client library repeats the request under way by itself: then the engine does not."""
 
 
 class _Logical:
@@ -85,13 +90,15 @@ class DurableTransport:
             kind=asked.kind,
             name=asked.name,
             act=reporting(
-                exchange.stream if asked.is_stream else exchange.whole, lambda answer: answer["reading"].usage
+                exchange.stream if asked.is_stream else exchange.whole,
+                lambda answer: answer["reading"].facts(answer["headers"]),
             ),
             input=dialects.recorded_input(asked),
             input_digest=asked.digest,
             config_digest=asked.config_digest,
             encode=encode_answer,
             policy=asked.policy,
+            retry=attempt.agent.model_retry if asked.kind == "model" and not client_retries.get() else None,
         )
         try:
             if asked.is_stream:
@@ -193,13 +200,16 @@ def _outspoken(kind: Any) -> type:
     """A class of clients that lets our errors through, where the library makes failed connections of them."""
 
     class Durable(kind):  # type: ignore[misc]  # a class that is known at run time
-        async def request(self, *args: Any, **options: Any) -> Any:
+        async def request(self, cast_to: Any, options: Any, **more: Any) -> Any:
+            token = client_retries.set(options.get_max_retries(self.max_retries))
             try:
-                return await super().request(*args, **options)
+                return await super().request(cast_to, options, **more)
             except Exception as error:
                 if isinstance(error.__cause__, JournalError):
                     raise error.__cause__ from None
                 raise
+            finally:
+                client_retries.reset(token)
 
     Durable.__name__, Durable.__qualname__, Durable.__module__ = (
         kind.__name__,

@@ -38,6 +38,8 @@ class Reply(msgspec.Struct, frozen=True):
     status: int = 200
     events: tuple[str, ...] | None = None
     """Frames to be sent one by one, instead of `body`."""
+    headers: dict[str, str] = {}
+    """More headers of the answer."""
 
 
 class BadRequest(Exception):
@@ -219,6 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(reply.status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
+        for name, text in reply.headers.items():
+            self.send_header(name, text)
         self.end_headers()
         self.wfile.write(data)
         self.wfile.flush()

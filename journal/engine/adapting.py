@@ -65,14 +65,14 @@ def excuse(attempt: "Attempt", keys: Iterable[str]) -> None:
 
 
 def reporting(
-    act: Callable[[], Awaitable[Any]], usage_of: Callable[[Any], dict[str, int]]
+    act: Callable[[], Awaitable[Any]], facts_of: Callable[[Any], Facts]
 ) -> Callable[[], Awaitable[Any]]:
-    """`act`, keeping with its outcome what it used, as the provider counted it."""
+    """`act`, keeping with its outcome what the provider said beside the reply."""
 
     async def acting() -> Any:
         result = await act()
         if (context := in_call()) is not None:
-            context.report(Facts(usage=usage_of(result)))
+            context.report(facts_of(result))
         return result
 
     return acting

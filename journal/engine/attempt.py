@@ -401,14 +401,19 @@ class Attempt:
 
 def _call_of(error: BaseException) -> str | None:
     """Key of the call whose failure `error` is, comes from, or holds among others."""
-    seen: BaseException | None = error
-    while seen is not None:
-        key: str | None = getattr(seen, "__journal_call__", None)
-        if key is None and isinstance(seen, BaseExceptionGroup):
-            key = next((found for part in seen.exceptions if (found := _call_of(part))), None)
+    waiting: list[BaseException | None] = [error]
+    seen = set[int]()  # a part of a group may come from the group
+    while waiting:
+        part = waiting.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        key: str | None = getattr(part, "__journal_call__", None)
         if key is not None:
             return key
-        seen = seen.__cause__ or seen.__context__
+        waiting.append(part.__cause__ or part.__context__)
+        if isinstance(part, BaseExceptionGroup):
+            waiting += reversed(part.exceptions)
     return None
 
 

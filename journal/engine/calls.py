@@ -171,7 +171,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 return probed
         case Run(number, _):
             if number == 1 and not attempt.is_offline:
-                await attempt.order.passed(asked)
+                await attempt.order.passed(call)
     return await _carry_out(attempt, call, number)
 
 

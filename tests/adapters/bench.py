@@ -1,7 +1,7 @@
 """What the tests of the OpenAI Agents adapter share: attempts at one turn, some of which are lost in the middle."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +15,9 @@ from journal import Journal, Turn
 from journal.core.codec import open_record
 from journal.core.records import CallIntent, CallOutcome, Policy
 from journal.engine.agent import Agent
+from journal.engine.offline import replay
+from journal.engine.reading import read_run
+from journal.replay.verdict import Replay
 
 set_tracing_disabled(True)
 
@@ -67,11 +70,30 @@ class Bench:
         await asyncio.Event().wait()
         raise AssertionError("it goes on")
 
+    async def after(self, *keys: str) -> None:
+        """In an attempt that is to be lost: come back once these calls, which run beside, are recorded as ok.
+
+        What is unfinished when the process goes may or may not have happened, and no test can count on either.
+        """
+        async with asyncio.timeout(60):
+            while self.is_losing and any(status != "ok" for status in await self._statuses(keys)):
+                await asyncio.sleep(0.01)
+
+    async def _statuses(self, keys: Collection[str]) -> list[str | None]:
+        statuses = await self.statuses()
+        return [statuses.get(key) for key in keys]
+
     def journal(
-        self, handler: Handler, *, tools: Mapping[str, Policy] | None = None, by_agent: Any = None
+        self,
+        handler: Handler,
+        *,
+        tools: Mapping[str, Policy] | None = None,
+        by_agent: Any = None,
+        model_retry: bool | None = None,
+        resources: Any = None,
     ) -> tuple[Journal, Agent[str, Any]]:
-        journal = Journal(self.url, tools=tools)
-        return journal, journal.agent(name="work", tools=by_agent)(handler)
+        journal = Journal(self.url, tools=tools, resources=resources)
+        return journal, journal.agent(name="work", tools=by_agent, model_retry=model_retry)(handler)
 
     async def run(self, handler: Handler, **options: Any) -> Any:
         """An attempt that is left alone."""
@@ -93,6 +115,13 @@ class Bench:
         await asyncio.wait({task})
         assert task.cancelled() or task.exception() is not None
         self.is_losing = False
+
+    async def replayed(self, handler: Handler) -> Replay:
+        """The run replayed offline, without what `resources` would give."""
+        journal, work = self.journal(handler)
+        async with journal.open_world() as world:
+            log = await read_run(world, "r")
+        return await replay(work, log)
 
     async def calls(self) -> dict[str, Logged]:
         """The calls of the run by key."""

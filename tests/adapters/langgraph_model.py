@@ -1,12 +1,17 @@
-"""A chat model for the tests of the LangGraph adapter: what it says follows from how often it spoke before."""
+"""What the tests of the LangGraph adapter share: an agent, and a chat model that says what its turn is to say."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from journal import Turn
+from journal.adapters.langgraph import DurableCalls, JournalSaver, durable
+
+GO: Any = {"messages": [("user", "go")]}
 Says = AIMessage | Callable[[Sequence[BaseMessage]], AIMessage]
 
 
@@ -44,3 +49,13 @@ def said(result: Any) -> str:
     """What a graph's last message says."""
     text: str = result["messages"][-1].content
     return text
+
+
+def saver_in(turn: Turn) -> JournalSaver:
+    return JournalSaver(turn._attempt.agent.journal)
+
+
+def agent(turn: Turn, model: Scripted, tools: list[Any], **options: Any) -> Any:
+    """An agent whose thread is the run's."""
+    middleware = [*options.pop("middleware", []), DurableCalls()]
+    return durable(create_agent(model, tools, middleware=middleware, checkpointer=saver_in(turn), **options))

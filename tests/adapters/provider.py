@@ -21,12 +21,15 @@ class Provider(LoopbackServer):
         self._bench = bench
         self._loop = asyncio.get_running_loop()
         self._leaving = Event()
+        self.is_hanging = asyncio.Event()
+        """Set once a request got the answer that is never given."""
         self.asked: list[Request] = []
 
     def answer(self, request: Request) -> Reply:
         self.asked.append(request)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if answer is HANG:
+            self._loop.call_soon_threadsafe(self.is_hanging.set)
             if self._bench is not None:
                 self._loop.call_soon_threadsafe(self._bench.inside.set)
             self._leaving.wait()

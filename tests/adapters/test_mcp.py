@@ -267,3 +267,20 @@ async def test_outside_of_a_turn_it_is_refused(bench: Bench) -> None:
             await session.list_tools()
         assert session.server_info is not None  # the inner session's
     assert bench.ran == []
+
+
+async def test_a_session_of_the_resources_is_not_missed_offline(bench: Bench) -> None:
+    @asynccontextmanager
+    async def resources() -> AsyncIterator[Any]:
+        async with mcp.Client(shop(bench, [])) as client:
+            yield client
+
+    async def work(turn: Turn, prompt: str) -> Any:
+        session = durable_session(turn.deps, name="shop", trust_hints=True)
+        listed = await session.list_tools()
+        return [len(listed.tools), text_of(await session.call_tool("refund", {"order": "42"}))]
+
+    assert await bench.run(work, resources=resources) == [4, "refunded 42"]
+    found = await bench.replayed(work)
+    assert (found.verdict, len(found.calls)) == ("same", 2)
+    assert bench.ran == ["refund"]

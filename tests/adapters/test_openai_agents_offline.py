@@ -1,5 +1,7 @@
 """Runs of the SDK replayed offline: no model is asked, no tool runs, and drift is told."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,10 +12,8 @@ from agents.testing import assistant_message, function_call
 from journal import Turn
 from journal.adapters.openai_agents import DurableRunner
 from journal.engine.in_flight import InFlight, in_flight
-from journal.engine.offline import replay
-from journal.engine.reading import read_run
-from journal.replay.verdict import Replay
 from tests.adapters.bench import Bench, CountingModel, Handler
+from tests.adapters.test_openai_agents_mcp import in_process
 
 pytestmark = pytest.mark.anyio
 
@@ -56,13 +56,6 @@ def support(
     return work
 
 
-async def replayed(bench: Bench, handler: Handler) -> Replay:
-    journal, work = bench.journal(handler)
-    async with journal.open_world() as world:
-        log = await read_run(world, "r")
-    return await replay(work, log)
-
-
 async def looked_at(bench: Bench, handler: Handler, **options: Any) -> InFlight:
     journal, work = bench.journal(handler, tools={"lookup": "safe"})
     for name, value in options.items():
@@ -78,7 +71,7 @@ async def test_a_run_replays_with_a_model_that_is_not_there(bench: Bench) -> Non
     assert (model.asked, bench.ran) == (2, ["lookup 42", "refund 42"])
     again = CountingModel([])
     for handler in (support(bench, model=again), support(bench)):
-        found = await replayed(bench, handler)
+        found = await bench.replayed(handler)
         assert (found.verdict, len(found.calls)) == ("same", 4)
     assert (again.asked, len(bench.ran)) == (0, 2)
 
@@ -110,3 +103,22 @@ async def test_an_interrupted_run_is_looked_at_before_a_deploy(bench: Bench) -> 
 
     assert (now.asked, bench.ran) == (0, [])
     assert await bench.statuses() == before
+
+
+async def test_a_server_of_the_resources_is_not_missed(bench: Bench) -> None:
+    model = CountingModel(REPLIES)
+
+    @asynccontextmanager
+    async def resources() -> AsyncIterator[Any]:
+        async with in_process(bench) as server:
+            yield server
+
+    async def work(turn: Turn, prompt: str) -> Any:
+        agent = Agent(name="support", mcp_servers=[turn.deps], model=model)
+        return (await DurableRunner.run(agent, prompt)).final_output
+
+    assert await bench.run(work, resources=resources) == "done"
+    assert bench.ran == ["lookup", "refund"]
+    found = await bench.replayed(work)
+    assert (found.verdict, len(found.calls), found.drifted) == ("same", 4, [])
+    assert (model.asked, bench.ran) == (2, ["lookup", "refund"])

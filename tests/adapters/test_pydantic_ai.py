@@ -344,8 +344,8 @@ async def test_errors_of_the_model_are_the_same_on_a_replay_and_quote_nothing(be
         if bench.is_losing:
             await bench.hang()
 
-    await bench.lose(work)
-    await bench.run(work)
+    await bench.lose(work, model_retry=False)
+    await bench.run(work, model_retry=False)
     assert seen[0] == seen[1]
     assert seen[0][1] == 429
     assert "secret" not in seen[0][2]
@@ -404,6 +404,8 @@ async def test_ids_that_come_again_in_every_reply_are_other_calls(bench: Bench) 
     @agent.tool_plain
     @safe
     async def add(n: int) -> int:
+        if n == 3:
+            await bench.after("model#2/0:call_0")
         await bench.effect(f"add {n}", hang=n == 3)
         return n
 

@@ -25,6 +25,8 @@ from tests.adapters.provider import HANG, Provider, chat, chat_stream, failure, 
 pytestmark = pytest.mark.anyio
 
 SECRET = "sk-very-secret"
+SHORT = httpx2.Timeout(60, read=0.2)
+"""For answers that never come; a connection may take its time."""
 
 
 def openai_at(provider: Provider, **options: Any) -> AsyncOpenAI:
@@ -46,7 +48,7 @@ async def ask(client: AsyncOpenAI, text: str = "hello", **options: Any) -> str:
     return str(reply.choices[0].message.content)
 
 
-async def twice(bench: Bench, work: Handler) -> tuple[Any, Any]:
+async def twice(bench: Bench, work: Handler, **options: Any) -> tuple[Any, Any]:
     """What `work` gives in an attempt that is lost after it, and in the one that carries on."""
     first: list[Any] = []
 
@@ -57,8 +59,8 @@ async def twice(bench: Bench, work: Handler) -> tuple[Any, Any]:
             await bench.hang()
         return found
 
-    await bench.lose(lost_after)
-    return first[0], await bench.run(lost_after)
+    await bench.lose(lost_after, **options)
+    return first[0], await bench.run(lost_after, **options)
 
 
 async def log_of(bench: Bench) -> bytes:
@@ -229,7 +231,7 @@ async def test_a_refusal_is_raised_as_the_library_does_and_again_on_a_replay(
                     assert (SECRET.encode() in words) is bench.is_losing
                 return found
 
-        first, again = await twice(bench, work)
+        first, again = await twice(bench, work, model_retry=False)
         assert first == again
         assert first[0][2] == "some_code"
         assert first[1][3]["error"]["type"] == "some_error"
@@ -256,7 +258,7 @@ async def test_a_connection_that_cannot_be_made_fails_alike_on_a_replay(bench: B
             found.append(str(also.value))
         return found
 
-    first, again = await twice(bench, work)
+    first, again = await twice(bench, work, model_retry=False)
     assert first == again
 
 
@@ -266,9 +268,11 @@ async def test_a_timeout_is_one_on_a_replay(bench: Bench) -> None:
         async def work(turn: Turn, prompt: str) -> None:
             async with openai_at(provider) as client:
                 with pytest.raises(openai.APITimeoutError):
-                    await ask(client, timeout=0.2)
+                    await ask(client, timeout=SHORT)
+                if bench.is_losing:
+                    await provider.is_hanging.wait()
 
-        await twice(bench, work)
+        await twice(bench, work, model_retry=False)
         assert len(provider.asked) == 1
 
 
@@ -280,11 +284,68 @@ async def test_the_librarys_own_retries_are_off(bench: Bench) -> None:
                 with pytest.raises(openai.InternalServerError):
                     await ask(client)
 
+        await bench.run(work, model_retry=False)
+        assert len(provider.asked) == 1
+
+
+async def test_what_is_no_model_call_is_not_tried_again(bench: Bench) -> None:
+    with Provider([failure(503, ""), Reply({"object": "list", "data": []})]) as provider:
+
+        async def work(turn: Turn, prompt: str) -> None:
+            async with openai_at(provider) as client:
+                with pytest.raises(openai.InternalServerError):
+                    await client.models.list()
+
         await bench.run(work)
         assert len(provider.asked) == 1
 
 
+@pytest.mark.parametrize(("status", "times"), [(429, 2), (503, 1)])
+async def test_where_the_provider_acts_only_a_refusal_is_tried_again(
+    bench: Bench, status: int, times: int
+) -> None:
+    """It says that nothing was begun."""
+    refused = Reply({"error": {}}, status=status, headers={"retry-after-ms": "1"})
+    with Provider([refused, Reply({"id": "r", "object": "response", "output": []})]) as provider:
+
+        async def work(turn: Turn, prompt: str) -> str:
+            async with openai_at(provider) as client:
+                try:
+                    await client.responses.create(model="m", input="go", background=True)
+                except openai.InternalServerError:
+                    return "failed"
+                return "answered"
+
+        assert await bench.run(work) == ("answered" if times == 2 else "failed")
+        assert len(provider.asked) == times
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_outcomes_hold_what_the_provider_said_beside_the_reply(bench: Bench, is_stream: bool) -> None:
+    """The numbers of the replies that the loopback provider gives."""
+    limits = {"x-ratelimit-remaining-requests": "59"}
+    whole = Reply(chat("a").body, headers=limits)
+    with Provider([chat_stream("a") if is_stream else whole]) as provider:
+
+        async def work(turn: Turn, prompt: str) -> None:
+            async with openai_at(provider) as client:
+                asked: dict[str, Any] = {"model": "m", "messages": said("1"), "stream": is_stream}
+                made: Any = await client.chat.completions.create(**asked)
+                if is_stream:
+                    async for _ in made:
+                        pass
+
+        await bench.run(work)
+    (call,) = (await bench.calls()).values()
+    assert call.outcome is not None
+    assert (call.outcome.finish, call.outcome.raw_finish, call.outcome.tries) == ("stop", "stop", 1)
+    usage = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18, "reasoning_tokens": 5}
+    assert call.outcome.usage == ({} if is_stream else usage)
+    assert call.outcome.rate_limits == ({} if is_stream else {"requests_remaining": 59})
+
+
 async def test_switched_on_again_they_are_further_tries_of_the_same_call(bench: Bench) -> None:
+    """And the engine makes none."""
     again = Reply({"error": {}}, status=409)
     with Provider([again, chat("a"), chat("b")]) as provider:
 
@@ -357,14 +418,24 @@ async def test_a_stream_that_is_left_early_is_recorded_whole(bench: Bench) -> No
 
 
 async def test_a_stream_that_is_cancelled_is_recorded_as_that(bench: Bench) -> None:
+    """Once the request is there, and on the replay once it was asked for again."""
     with Provider([HANG, chat("b")]) as provider:
+
+        async def expire(scope: asyncio.Timeout, turn: Turn) -> None:
+            attempt = turn._attempt
+            while not (provider.is_hanging.is_set() and (bench.is_losing or attempt.order._asked)):
+                await asyncio.sleep(0.01)
+            scope.reschedule(asyncio.get_running_loop().time())
 
         async def work(turn: Turn, prompt: str) -> Any:
             async with openai_at(provider) as client:
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.3):
+                try:
+                    async with asyncio.timeout(None) as scope, asyncio.TaskGroup() as group:
+                        group.create_task(expire(scope, turn))
                         await client.chat.completions.create(model="m", messages=said("1"), stream=True)
-                return await ask(client, "2")
+                except TimeoutError:
+                    return await ask(client, "2")
+                raise AssertionError("it ended by itself")
 
         assert await twice(bench, work) == ("b", "b")
         assert len(provider.asked) == 2
@@ -504,13 +575,14 @@ async def test_a_retry_of_what_is_unknown_is_not_sent(bench: Bench) -> None:
 
         async def work(turn: Turn, prompt: str) -> None:
             async with anthropic_at(provider) as client:
-                eager = client.with_options(max_retries=1, timeout=0.2)
+                eager = client.with_options(max_retries=1, timeout=SHORT)
                 with pytest.raises(OutcomeUnknown):
                     await eager.messages.create(
                         model="m", max_tokens=1, messages=said("1"), extra_body={"container": "c"}
                     )
 
         await bench.run(work)
+        await provider.is_hanging.wait()
         assert len(provider.asked) == 1
 
 

@@ -400,10 +400,10 @@ async def test_stopped_past_its_lease_every_append_is_refused(tmp_path: Path) ->
         while not stage.effects()["frozen"]:
             await asyncio.sleep(0.01)
         os.kill(frozen.pid, signal.SIGSTOP)
-        other = stage.start("work", lease=0.6)
+        other = stage.start("work")
         while not stage.effects()["note o0"]:
             if other.poll() is not None:  # it found nothing due: the frozen one's lease still runs
-                other = stage.start("work", lease=0.6)
+                other = stage.start("work")
             await asyncio.sleep(0.05)
         other.wait(20)
         os.kill(frozen.pid, signal.SIGCONT)

@@ -113,10 +113,11 @@ async def test_a_cancellation_while_output_is_shown_does_not_lose_the_outcome(
     @journal.agent
     async def work(turn: Turn, _: None) -> str:
         (attempt,) = (await journal.runtime()).attempts
-        with anyio.move_on_after(0.02):
+        with anyio.CancelScope() as scope:
             plain = attempt.deltas.flush
 
             async def slow() -> None:
+                scope.cancel()
                 await asyncio.sleep(0.1)
                 await plain()
 
@@ -275,12 +276,14 @@ async def test_an_exit_ends_the_turn_and_nothing_else(url: str) -> None:
 
 
 async def test_renewal_survives_whatever_goes_wrong_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(url, lease_seconds=0.3)
+    journal = Journal(url, lease_seconds=2.0)
     failed: list[int] = []
 
     @journal.agent
     async def work(turn: Turn, _: None) -> int:
         runtime = await journal.runtime()
+        (attempt,) = runtime.attempts
+        trusted_until = attempt.holding.trusted_until
         plain = runtime._renewals._open_renewer
 
         def out_of_descriptors() -> Any:
@@ -290,13 +293,30 @@ async def test_renewal_survives_whatever_goes_wrong_once(url: str, monkeypatch: 
             return plain()
 
         runtime._renewals._open_renewer = out_of_descriptors
-        await asyncio.sleep(0.8)
+        while attempt.holding.trusted_until == trusted_until:
+            await asyncio.sleep(0.01)
         return turn.attempt
 
     async with journal:
         assert await work.run(None, run_id="r") == 1
         assert failed
         assert (await journal.get("r")).epoch == 1
+
+
+async def test_a_failure_that_comes_from_itself_ends_the_turn(url: str) -> None:
+    """Harnesses wrap exceptions in groups that are raised from them."""
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        part = ValueError("part")
+        group = ExceptionGroup("group", [part])
+        part.__context__ = group
+        raise group
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="ExceptionGroup"):
+            await work.run(None, run_id="r")
 
 
 async def test_a_retry_takes_an_old_cancel_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ async def test_one_turn_wakes_one_slot(url: str) -> None:
         begun.set()
         await may_end.wait()
 
-    async with journal, journal.worker(concurrency=4).running():
+    async with journal:
         world = (await journal.runtime()).world
         plain = world.claim
 
@@ -37,13 +37,16 @@ async def test_one_turn_wakes_one_slot(url: str) -> None:
             answers.append(await plain(**asked))
             return answers[-1]
 
-        await asyncio.sleep(0.1)
         world.claim = claim  # type: ignore[method-assign]
-        await journal.submit("work", None, run_id="r")
-        await begun.wait()
-        await asyncio.sleep(0.3)
-        assert [len(claims.claimed) for claims in answers] == [1]
-        may_end.set()
+        async with journal.worker(concurrency=4).running():
+            while not answers:
+                await asyncio.sleep(0.01)
+            answers.clear()  # there was nothing yet
+            await journal.submit("work", None, run_id="r")
+            await begun.wait()
+            await asyncio.sleep(0.3)
+            assert [len(claims.claimed) for claims in answers] == [1]
+            may_end.set()
 
 
 async def test_every_slot_gets_work_that_is_there_at_once(url: str) -> None:

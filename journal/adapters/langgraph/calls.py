@@ -17,10 +17,12 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+import journal.adapters.langgraph.failures  # noqa: F401 - it registers them
 from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.adapters.langgraph import messages
 from journal.adapters.langgraph.messages import Suspended
 from journal.adapters.langgraph.place import Place, Start, current_place, tool_errors
+from journal.adapters.langgraph.tries import asked_once, retry_of
 from journal.core import values
 from journal.core.errors import DidNotHappen, Diverged, InvalidOptions, InvalidValue, ValueTooLarge
 from journal.core.records import Policy
@@ -41,7 +43,9 @@ class DurableCalls(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        return await _model(current_place(_WHAT), request, functools.partial(handler, request))
+        place = current_place(_WHAT)
+        asked = request.override(model=asked_once(place, request.model))
+        return await _model(place, request, functools.partial(handler, asked))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
@@ -50,7 +54,8 @@ class DurableCalls(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         place = current_place(_WHAT)
-        act = functools.partial(on_thread, place.attempt.threads, functools.partial(handler, request))
+        asked = request.override(model=asked_once(place, request.model))
+        act = functools.partial(on_thread, place.attempt.threads, functools.partial(handler, asked))
         return _blocking(place, _model(place, request, act))
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
@@ -108,13 +113,14 @@ async def _model(place: Place, request: ModelRequest[Any], act: Callable[[], Awa
         key=start.key,
         kind="model",
         name=task.node,
-        act=reporting(act, messages.usage_of),
+        act=reporting(act, messages.facts_of_reply),
         input=messages.recorded_input(request.system_message, asked),
         input_digest=digest,
         is_counted=False,
         config_digest=messages.config_digest(request),
         encode=messages.encode_reply,
         policy="never" if _acts_by_itself(place, request) else "safe",
+        retry=retry_of(request.model, place.attempt.agent.model_retry),
     )
     settled = await _settled(place, start, call)
     if settled.data is None:

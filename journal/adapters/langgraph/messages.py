@@ -7,6 +7,7 @@ answer) is kept as LangGraph's serializer writes it, which does not pickle.
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from time import time
 from typing import Any
 
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
@@ -18,12 +19,13 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from journal.core import values
 from journal.core.errors import InvalidValue, ValueTooLarge
+from journal.tools.facts import NOTHING, Facts, facts_of, usage_of
+from journal.tools.provider import lower, rate_limits
 
 _serializer = JsonPlusSerializer()
 _NO_LIMIT = 1 << 40
 _SAID = ("type", "content", "name", "tool_calls", "invalid_tool_calls", "tool_call_id", "status")
 """What tells two messages apart: not their ids, nor what a provider notes beside them."""
-_USAGE = ("input_tokens", "output_tokens", "total_tokens")
 
 
 class Suspended:
@@ -100,16 +102,24 @@ def calls_in(data: bytes) -> list[str]:
     return [call["id"] or "" for reply in replies for call in reply.tool_calls]
 
 
-def usage_of(result: Any) -> dict[str, int]:
-    """Counts of the call, as the provider gave them."""
+def facts_of_reply(result: Any) -> Facts:
+    """What the provider said beside the reply, as far as the chat model hands it on."""
     response = result.model_response if isinstance(result, ExtendedModelResponse) else result
     messages = [response] if isinstance(response, AIMessage) else response.result
-    counts: dict[str, int] = {}
+    found = NOTHING
     for message in messages:
-        for name in _USAGE:
-            if count := (getattr(message, "usage_metadata", None) or {}).get(name):
-                counts[name] = counts.get(name, 0) + count
-    return counts
+        if isinstance(message, AIMessage):
+            said = facts_of(message.response_metadata)
+            asks = said.finish == "stop" and message.tool_calls
+            found = found.updated(
+                Facts(
+                    finish="tool_calls" if asks else said.finish,
+                    raw_finish=said.raw_finish,
+                    usage=usage_of(message.usage_metadata),
+                    rate_limits=rate_limits(lower(message.response_metadata.get("headers")), time()),
+                )
+            )
+    return found
 
 
 def said(messages: Sequence[BaseMessage]) -> list[Any]:

@@ -206,8 +206,10 @@ class Tracker(BaseCallbackHandler):
     def on_llm_new_token(
         self, token: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        context = in_call()
-        if context is not None and token and isinstance(token, str):
+        if (context := in_call()) is None:
+            return
+        context.has_shown = True  # whoever streams the graph sees it
+        if token and isinstance(token, str):
             context.emit({"type": "text-delta", "delta": token})
 
 

@@ -20,7 +20,7 @@ from agents.tool_context import ToolContext
 
 from journal.adapters.openai_agents.hosted import refuse_local
 from journal.adapters.openai_agents.model import durable_model, durable_provider
-from journal.adapters.openai_agents.place import current_place, nested_at, place_here
+from journal.adapters.openai_agents.place import Place, current_place, nested_at, place_here
 from journal.adapters.openai_agents.session import durable_session
 from journal.adapters.openai_agents.standin import missing_tools, standin
 from journal.adapters.openai_agents.tools import durable_tool, with_invoke
@@ -47,9 +47,9 @@ class DurableAgent(Agent[Any]):
     """An agent whose tools are recorded. Stands before the agent's own class."""
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
-        tools = await super().get_all_tools(run_context)
         if (place := place_here()) is None:  # a state is being restored: whoever runs these is refused
-            return [self._recorded(tool) for tool in tools]
+            return [self._recorded(tool) for tool in await super().get_all_tools(run_context)]
+        tools = await self._known_tools(place, run_context)
         place.agent_name = self.name
         names = {tool.name for tool in tools}
         for handoff in self.handoffs:
@@ -58,6 +58,15 @@ class DurableAgent(Agent[Any]):
             )
         tools += [standin(name) for name in await missing_tools(place, names)]
         return [self._recorded(tool) for tool in tools]
+
+    async def _known_tools(self, place: Place, run_context: RunContextWrapper[Any]) -> list[Tool]:
+        """All but those of servers, in a replay offline: what they offered is not in the log, and nobody is asked."""
+        if not (place.attempt.is_offline and self.mcp_servers):
+            return await super().get_all_tools(run_context)
+        place.is_blind = True
+        alone = copy.copy(self)
+        alone.mcp_servers = []
+        return await super(DurableAgent, alone).get_all_tools(run_context)
 
     def _recorded(self, tool: Tool) -> Tool:
         if not isinstance(tool, FunctionTool):

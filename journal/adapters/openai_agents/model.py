@@ -189,7 +189,9 @@ class DurableModel(Model):
             act=act,
             input=recorded,
             input_digest=messages.input_digest(items),
-            config_digest=messages.config_digest(
+            config_digest=None
+            if place.is_blind
+            else messages.config_digest(
                 model=model if isinstance(model, str) else type(self._inner).__qualname__,
                 instructions=instructions,
                 settings=settings,

@@ -40,14 +40,7 @@ def standin(name: str) -> FunctionTool:
 
 async def missing_tools(place: Place, known: Collection[str]) -> list[str]:
     """Names that the recorded reply to the next model call asks for, and that are not among `known`."""
-    calls = place.attempt.history.calls
-    ahead = 0
-    while True:
-        call = calls.get(place.coming_model_key(ahead))
-        if call is None or call.outcome is None:
-            return []
-        data = await place.attempt.load(call.outcome.value)
-        if data is not None:
-            asked = messages.calls_in(messages.decode_reply(data).reply)
-            return sorted({name for _, name in asked}.difference(known))
-        ahead += 1  # it failed, and the SDK may have asked again
+    if (coming := await place.coming_reply()) is None:
+        return []
+    asked = messages.calls_in(messages.decode_reply(coming[1]).reply)
+    return sorted({name for _, name in asked}.difference(known))

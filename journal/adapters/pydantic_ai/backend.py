@@ -24,6 +24,8 @@ from journal.adapters.interruptions import ToolInterrupted, is_interruption
 from journal.adapters.pydantic_ai import messages, tools
 from journal.adapters.pydantic_ai.failures import ResultLost
 from journal.adapters.pydantic_ai.place import Place, current_place
+from journal.adapters.pydantic_ai.tries import counted
+from journal.adapters.tries import retry_as_set
 from journal.core import values
 from journal.core.errors import DidNotHappen, InvalidValue
 from journal.core.records import CallKind, Policy
@@ -69,23 +71,28 @@ class JournalBackend(JournalCallableOperationBackend[Config]):
             case ModelRequestId() | ModelCompactMessagesId():
                 call = _model_call(place, self._agent_name, operation_id, body, cache_key)
             case ToolsetCallToolId():
-                call = _tool_call(place, operation_id, body, cache_key)
+                call = tool_call(place, body, cache_key, is_mcp=operation_id.toolset_kind != "function")
             case _:
                 call = _step(place, operation_id, name, body, cache_key)
-        settled = await settle(place.attempt, call)
-        record_durable_unit(executed=not settled.is_replayed)
-        if settled.data is not None:
-            payload = values.decode(settled.data)
-            if call.kind == "model":
-                place.note_asked(call.key, messages.calls_in(payload))
-            return payload
-        if call.kind == "tool":
-            match settled.outcome.status:
-                case "unknown":
-                    return tools.unknown(call.name)
-                case "value_lost":
-                    return tools.lost(call.name)
-        raise failure_of(settled)
+        return await payload_of(place, call)
+
+
+async def payload_of(place: Place, call: Call) -> Any:
+    """Carry `call` through; what it comes to for Pydantic AI, as JSON. Raises what it failed with."""
+    settled = await settle(place.attempt, call)
+    record_durable_unit(executed=not settled.is_replayed)
+    if settled.data is not None:
+        payload = values.decode(settled.data)
+        if call.kind == "model":
+            place.note_asked(call.key, messages.calls_in(payload))
+        return payload
+    if call.kind == "tool":
+        match settled.outcome.status:
+            case "unknown":
+                return tools.unknown(call.name)
+            case "value_lost":
+                return tools.lost(call.name)
+    raise failure_of(settled)
 
 
 def _model_call(
@@ -94,9 +101,10 @@ def _model_call(
     if isinstance(operation, ModelRequestId):
         _, conversation, settings, parameters, _ = asked
         config: Any = [operation.model_name, settings, parameters]
+        retry = retry_as_set((settings or {}).get("max_retries"), place.attempt.agent.model_retry)
         provider_acts = _provider_acts(place, settings, parameters)
     else:
-        provider_acts = False
+        provider_acts, retry = False, None
         request = asked[1]
         conversation, config = request.messages, [asked[2], request.model_settings]
     said = messages.said(conversation)
@@ -105,11 +113,12 @@ def _model_call(
         key=place.key("model"),
         kind="model",
         name=agent_name,
-        act=reporting(body, messages.usage_of),
+        act=reporting(counted(body), messages.facts_of_reply),
         input=messages.recorded({"messages": said}),
         input_digest=messages.conversation_digest(said),
-        config_digest=messages.digest_of([about, config]),
+        config_digest=None if place.is_blind else messages.digest_of([about, config]),
         policy="never" if provider_acts else "safe",
+        retry=retry,
     )
 
 
@@ -125,17 +134,23 @@ def _provider_acts(place: Place, settings: Any, parameters: ModelRequestParamete
     )
 
 
-def _tool_call(place: Place, operation: ToolsetCallToolId, body: Body, asked: tuple[Any, ...]) -> Call:
+def approved(key: str) -> str:
+    """The key of a tool call once it was approved: the one before ended with the question."""
+    return f"{key}/approved"
+
+
+def tool_call(place: Place, body: Body, asked: tuple[Any, ...], *, is_mcp: bool) -> Call:
+    """The call of a tool: `asked` is its name, arguments, context and tool."""
     name, arguments, ctx, tool = asked
     key = place.tool_key(ctx.tool_call_id)
     resolved, marker = tools.policy_of(name, tool, place.attempt.agent)
     policy = resolved.policy
     given = messages.jsonable(arguments)
     return Call(
-        key=f"{key}/approved" if ctx.tool_call_approved else key,
+        key=approved(key) if ctx.tool_call_approved else key,
         kind="tool",
         name=name,
-        act=_acting(name, body, policy, is_mcp=operation.toolset_kind != "function"),
+        act=_acting(name, body, policy, is_mcp=is_mcp),
         input=messages.recorded(given),
         input_digest=messages.digest_of(given),
         encode=_encode,

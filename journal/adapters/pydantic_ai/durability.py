@@ -6,6 +6,7 @@ turn, the agent is as it was.
 
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -27,17 +28,23 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ToolCallPart,
 )
+from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.toolsets._dynamic import DynamicToolset
 
 from journal.adapters.pydantic_ai.backend import JournalBackend
 from journal.adapters.pydantic_ai.failures import ResultLost
 from journal.adapters.pydantic_ai.place import Place, current_place, nested_at, place_of, running_at
-from journal.adapters.pydantic_ai.tools import METADATA_KEY, runs_in_handler
+from journal.adapters.pydantic_ai.standin import WithStandins
+from journal.adapters.pydantic_ai.tools import METADATA_KEY, is_shown, runs_in_handler
+from journal.adapters.pydantic_ai.tries import AskedOnce, is_counted
 from journal.core import values
 from journal.engine.adapting import inherited_scope, scope_here
 from journal.engine.calls import Call, settle
 from journal.engine.context import in_call
+from journal.engine.readonly import NoDeps
 from journal.engine.turn import failure_of
 
 _KINDS: frozenset[ToolsetKind] = frozenset({"function", "mcp", "dynamic"})
@@ -65,6 +72,9 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
         tool_config_key=METADATA_KEY,
         unsupported_runtime_toolset_kinds=_KINDS,
     )
+
+    _is_blind = False
+    """Whether it is bound to toolsets that are not there."""
 
     @property
     def in_durable_context(self) -> bool:
@@ -151,6 +161,35 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
         with nested_at(place, place.tool_key(call.tool_call_id)):
             return await handler(args)
 
+    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
+        """In a handler: durable toolsets, and stand-ins for tools that are gone."""
+        durable = super().get_wrapper_toolset(toolset)
+        if not self.in_durable_context:
+            return durable
+        return WithStandins(durable or toolset, self._toolsets_by_id, is_blind=self._is_blind)
+
+    def _wrap_and_register_leaf(self, ts: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+        """In a replay offline a toolset of `turn.deps` is not there: what it gave is in the log."""
+        if isinstance(ts, DynamicToolset) and isinstance(ts.toolset_func, NoDeps):
+            ts.toolset_func = lambda _: None
+            self._is_blind = True
+            return ts
+        return super()._wrap_and_register_leaf(ts)
+
+    async def before_model_request(
+        self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Leave out stand-ins, before Pydantic AI tells the model which tools are new to it."""
+        parameters = request_context.model_request_parameters
+        shown = [tool for tool in parameters.function_tools if is_shown(tool)]
+        if len(shown) < len(parameters.function_tools):
+            request_context.model_request_parameters = replace(parameters, function_tools=shown)
+        return await super().before_model_request(ctx, request_context)
+
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        """In a model call it is asked once: the engine tries again."""
+        return AskedOnce(model) if is_counted() else None
+
     def _model_stream_event_handler(self) -> EventStreamHandler[AgentDepsT] | None:
         """The user's handler, with the text shown to whoever watches the run as well."""
         inner = self._effective_event_stream_handler()
@@ -168,8 +207,10 @@ class JournalDurability(BaseDurabilityCapability[AgentDepsT]):
 async def _emitting(events: AsyncIterable[AgentStreamEvent]) -> AsyncIterator[AgentStreamEvent]:
     context = in_call()
     async for event in events:
-        if context is not None and (text := _text(event)):
-            context.emit({"type": "text-delta", "delta": text})
+        if context is not None:
+            context.has_shown = True
+            if text := _text(event):
+                context.emit({"type": "text-delta", "delta": text})
         yield event
 
 

@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from journal.core import values
 from journal.core.errors import InvalidValue, ValueTooLarge
+from journal.tools.facts import Facts, facts_of, normalized
 
 _NO_LIMIT = 1 << 40
 _SAID = {
@@ -82,12 +83,26 @@ def conversation_digest(conversation: list[Any]) -> bytes:
     return digest_of(conversation)
 
 
-def usage_of(reply: Any) -> dict[str, int]:
-    """Counts of a reply (as JSON), as the provider gave them."""
-    usage = reply.get("usage") if isinstance(reply, dict) else None
-    return {name: count for name, count in (usage or {}).items() if type(count) is int and count}
+def facts_of_reply(reply: Any) -> Facts:
+    """What a reply (as JSON) says of itself: the provider's own word goes before Pydantic AI's, which knows fewer.
+
+    Headers are not handed on, so rate limits are known of errors alone.
+    """
+    raw = (reply.get("provider_details") or {}).get("finish_reason") or reply.get("finish_reason")
+    said = facts_of({"finish_reason": raw, "usage": reply.get("usage")})
+    finish = said.finish or normalized(reply.get("finish_reason"))
+    if finish == "stop" and calls_in(reply):
+        finish = "tool_calls"
+    counts = {name: count for name, count in said.usage.items() if count}  # 0 stands for what was not said
+    return Facts(finish=finish, raw_finish=said.raw_finish, usage=counts)
+
+
+def asked_in(reply: Any) -> list[tuple[str, str]]:
+    """Id and name of each tool call that a reply (as JSON) asks for, in order."""
+    calls = (part for part in reply["parts"] if part.get("part_kind") == "tool-call")
+    return [(call["tool_call_id"], call["tool_name"]) for call in calls]
 
 
 def calls_in(reply: Any) -> list[str]:
-    """Ids of the tool calls that a reply (as JSON) asks for, in order."""
-    return [part["tool_call_id"] for part in reply["parts"] if part.get("part_kind") == "tool-call"]
+    """The ids alone."""
+    return [call_id for call_id, _ in asked_in(reply)]

@@ -21,6 +21,8 @@ S = TypeVar("S", bound=AbstractToolset[Any])
 
 METADATA_KEY = "journal"
 """Tool metadata that speaks to us: ``metadata={"journal": {"replay": "safe"}}``, or ``{"journal": False}``."""
+STANDIN = "durable-journal/standin"
+"""In the metadata of what only stands in for a tool that is gone."""
 _FOREVER = float("inf")
 _BROKEN = ("connection closed", "timed out", "timeout")
 
@@ -39,6 +41,8 @@ def trust_mcp_hints(toolset: S) -> S:
 
 def policy_of(name: str, tool: object, agent: Agent[Any, Any]) -> tuple[Resolved, Marker | None]:
     """The replay policy of a tool for a journal's `agent`, and the marker on its function."""
+    if is_standin(tool):
+        return Resolved("never", "the tool is gone"), None
     metadata = hints = marker = None
     if isinstance(tool, ToolsetTool):
         metadata = tool.tool_def.metadata
@@ -54,6 +58,16 @@ def policy_of(name: str, tool: object, agent: Agent[Any, Any]) -> tuple[Resolved
         hints=hints,
     )
     return resolved, marker
+
+
+def is_standin(tool: object) -> bool:
+    """Whether `tool` only stands in for one that is gone."""
+    return isinstance(tool, ToolsetTool) and not is_shown(tool.tool_def)
+
+
+def is_shown(definition: ToolDefinition) -> bool:
+    """Whether the model is to know of the tool."""
+    return STANDIN not in (definition.metadata or {})
 
 
 def _marker(tool: ToolsetTool[Any]) -> Marker | None:

@@ -78,7 +78,7 @@ async def work(turn: Turn, prompt: str) -> Any:
         async with durable_client(AsyncAnthropic(api_key="k", base_url=server.url)) as client:
 
             async def ask(messages: list[Any]) -> tuple[str, list[Any], list[Ask]]:
-                if scene.name == "stream":
+                if scene.is_streamed:
                     async with client.messages.stream(model="m", max_tokens=9, messages=messages) as stream:
                         async for event in stream:
                             if event.type == "text":

@@ -14,6 +14,7 @@ from langgraph.types import Command
 
 from journal import Turn, never, safe
 from journal.adapters.langgraph import DurableCalls, JournalSaver, durable
+from tests.adapters.drivers.failing import check, tear
 from tests.adapters.suite import Reply, Scene
 
 scene = Scene.of_arguments()
@@ -56,11 +57,12 @@ class SceneModel(BaseChatModel):
         return self
 
     def _reply(self, messages: Sequence[BaseMessage]) -> Reply:
-        return scene.reply([str(m.content) for m in messages if isinstance(m, ToolMessage)])
+        return check(scene.reply([str(m.content) for m in messages if isinstance(m, ToolMessage)]))
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         reply = self._reply(messages)
-        message = AIMessage(reply.text, tool_calls=_calls(reply))
+        about = {"finish_reason": "tool_calls" if reply.asks else "stop"}
+        message = AIMessage(reply.text, tool_calls=_calls(reply), response_metadata=about)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     async def _astream(
@@ -81,6 +83,8 @@ class SceneModel(BaseChatModel):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(str(message.content), chunk=chunk)
             yield chunk
+            if reply.is_torn:
+                tear()
 
 
 def _calls(reply: Reply) -> list[Any]:
@@ -120,7 +124,7 @@ async def streamed(graph: Any, given: Any) -> Any:
 async def work(turn: Turn, prompt: str) -> Any:
     graph = durable(support())
     given = {"messages": [("user", prompt)]}
-    if scene.name == "stream":
+    if scene.is_streamed:
         result = await streamed(graph, given)
     else:
         result = await graph.ainvoke(given)

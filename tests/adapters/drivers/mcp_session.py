@@ -6,8 +6,9 @@ import mcp
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
-from journal import Turn
+from journal import Turn, io
 from journal.adapters.mcp import durable_session
+from tests.adapters.drivers.failing import check
 from tests.adapters.drivers.raw import scene, until_said
 from tests.adapters.suite import Ask
 
@@ -25,7 +26,8 @@ async def refund(order: str) -> str:
 
 
 async def model(told: list[str]) -> dict[str, Any]:
-    reply = scene.reply(told)
+    reply = check(scene.reply(told))
+    io.report(finish="tool_calls" if reply.asks else "stop")
     return {"text": reply.text, "asks": [[ask.tool, ask.call_id, ask.order] for ask in reply.asks]}
 
 

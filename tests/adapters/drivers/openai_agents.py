@@ -9,6 +9,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseTex
 
 from journal import Turn, never, safe
 from journal.adapters.openai_agents import DurableRunner
+from tests.adapters.drivers.failing import check, tear
 from tests.adapters.suite import Reply, Scene
 
 scene = Scene.of_arguments()
@@ -40,8 +41,10 @@ class Session(SQLiteSession):
 
 
 def reply_to(call: Any) -> Reply:
-    return scene.reply(
-        [str(item["output"]) for item in call.input if item.get("type") == "function_call_output"]
+    return check(
+        scene.reply(
+            [str(item["output"]) for item in call.input if item.get("type") == "function_call_output"]
+        )
     )
 
 
@@ -63,6 +66,8 @@ def events(call: Any) -> Iterator[Any]:
             logprobs=[],
             sequence_number=number,
         )
+        if reply.is_torn:
+            tear()
     response = Response(
         id="r",
         created_at=1.0,
@@ -85,7 +90,7 @@ async def streamed(prompt: str) -> Any:
         for event in events(call):
             yield event
 
-    result = DurableRunner.run_streamed(support(ScriptedModel([ModelStep.stream(step)] * 3)), prompt)
+    result = DurableRunner.run_streamed(support(ScriptedModel([ModelStep.stream(step)] * 4)), prompt)
     ended = 0
     async for event in result.stream_events():
         if event.type != "raw_response_event":
@@ -99,9 +104,9 @@ async def streamed(prompt: str) -> Any:
 
 
 async def work(turn: Turn, prompt: str) -> Any:
-    if scene.name == "stream":
+    if scene.is_streamed:
         return await streamed(prompt)
-    agent = support(ScriptedModel([ModelStep.respond(lambda call: output_of(reply_to(call)))] * 3))
+    agent = support(ScriptedModel([ModelStep.respond(lambda call: output_of(reply_to(call)))] * 4))
     session = Session("s", scene.folder / "session.db") if scene.name == "history" else None
     result = await DurableRunner.run(agent, prompt, session=session)
     if result.interruptions:

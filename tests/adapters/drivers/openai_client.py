@@ -87,7 +87,7 @@ async def work(turn: Turn, prompt: str) -> Any:
         async with durable_client(AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1")) as client:
 
             async def ask(messages: list[Any]) -> tuple[str, list[Any], list[Ask]]:
-                if scene.name == "stream":
+                if scene.is_streamed:
                     async with client.responses.stream(model="m", input=messages) as stream:
                         async for event in stream:
                             if event.type == "response.output_text.delta":

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext
+from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError
 from pydantic_ai.messages import (
     AgentStreamEvent,
     ModelMessage,
@@ -27,17 +28,21 @@ scene = Scene.of_arguments()
 
 def reply_to(messages: list[ModelMessage]) -> Reply:
     parts = [part for message in messages for part in message.parts]
-    return scene.reply(
+    reply = scene.reply(
         [str(part.content) for part in parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
     )
+    if reply.status >= 400:
+        raise ModelHTTPError(reply.status, "m", headers=reply.headers)
+    return reply
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     reply = reply_to(messages)
     if not reply.asks:
-        return ModelResponse(parts=[TextPart(reply.text)])
+        return ModelResponse(parts=[TextPart(reply.text)], finish_reason="stop")
     return ModelResponse(
-        parts=[ToolCallPart(ask.tool, {"order": ask.order}, ask.call_id) for ask in reply.asks]
+        parts=[ToolCallPart(ask.tool, {"order": ask.order}, ask.call_id) for ask in reply.asks],
+        finish_reason="tool_call",
     )
 
 
@@ -47,6 +52,8 @@ async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
         yield {number: DeltaToolCall(ask.tool, f'{{"order": "{ask.order}"}}', tool_call_id=ask.call_id)}
     for part in reply.parts:
         yield part
+        if reply.is_torn:
+            raise ModelConnectionError("m", "gone", phase="read")
 
 
 async def show(ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -> None:
@@ -60,7 +67,7 @@ async def show(ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -
                 pass
 
 
-live = show if scene.name == "stream" else None
+live = show if scene.is_streamed else None
 agent = Agent(
     FunctionModel(answer, stream_function=stream),
     name="support",
@@ -106,7 +113,7 @@ async def streamed(prompt: str) -> Any:
 
 
 async def work(turn: Turn, prompt: str) -> Any:
-    if scene.name == "stream":
+    if scene.is_streamed:
         return await streamed(prompt)
     result = await agent.run(prompt)
     if isinstance(result.output, DeferredToolRequests):

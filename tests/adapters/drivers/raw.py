@@ -22,7 +22,18 @@ class SceneServer(LoopbackServer):
         self._told, self._write = told, write
 
     def answer(self, request: Request) -> HttpReply:
-        return self._write(request.body, scene.reply(self._told(request.body)))
+        reply = scene.reply(self._told(request.body))
+        if reply.status >= 400:
+            error = {"type": "some_error", "code": "some_code", "message": "quotes the prompt"}
+            return HttpReply(
+                {"type": "error", "error": error}, status=reply.status, headers=dict(reply.headers)
+            )
+        written = self._write(request.body, reply)
+        if not reply.is_torn:
+            return written
+        events = written.events or ()
+        first = next(n for n, event in enumerate(events) if reply.parts[0] in event)
+        return HttpReply(events=events[: first + 1])
 
 
 @safe
@@ -51,7 +62,7 @@ async def until_said(
     number = 0
     while True:
         text, said, asks = await ask(messages)
-        if scene.name == "stream":
+        if scene.is_streamed:
             scene.effect(f"ended {number}")
             number += 1
         if not asks:
