@@ -14,6 +14,7 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    Observed,
     Record,
     RunClosed,
     RunCreated,
@@ -57,12 +58,12 @@ class _Turn:
 
     __slots__ = ("calls", "results", "state")
 
-    def __init__(self, state: TurnState, results: dict[str, Value]) -> None:
+    def __init__(self, state: TurnState) -> None:
         self.state = state
         self.calls: dict[str, CallState] = {}
         """The call that a key stands for now: one that was set aside makes room for another."""
-        self.results = results
-        """What `Inputs` has of its results: it is told of them here, for speed."""
+        self.results: dict[str, Value] | None = None
+        """What `Inputs` has of its results, once somebody may build on them: see `RunFold._results`."""
 
 
 class RunFold:
@@ -115,10 +116,11 @@ class RunFold:
                 if type(body) is CallOutcome and turn is not None:
                     key, time, value = record.key or "", record.time, body.value
                     call = calls.get(key) or self._call(turn, key)
-                    if value is None:
-                        results.pop(key, None)
-                    else:
-                        results[key] = value
+                    if results is not None:
+                        if value is None:
+                            results.pop(key, None)
+                        else:
+                            results[key] = value
                     author = attempt if record.epoch == epoch else _attempt_of(turn, record.epoch)
                     call.outcome = OutcomeState(record.seq, time, author, body)
                     if (tried := call.intent) is not None and tried.attempt == author:
@@ -128,6 +130,7 @@ class RunFold:
                 elif type(body) is CallIntent and turn is not None:
                     key = record.key or ""
                     if body.kind == "model":
+                        results = self._results(turn)
                         self.inputs.add(record, body)
                     standing = calls.get(key)
                     if standing is not None:
@@ -136,6 +139,8 @@ class RunFold:
                         standing = CallState(len(known) + 1, of, key, record.seq, record.time, body)
                         calls[key] = standing
                         known.append(standing)
+                elif type(body) is Observed and turn is not None:
+                    pass  # what the handler read is not shown
                 else:
                     self._add_other(self.state, record, body)
                     turn = None
@@ -158,9 +163,7 @@ class RunFold:
             case TurnSubmitted() if record.turn is not None:
                 submitted = TurnState(record.turn, record.seq, record.time, kept(body.input))
                 state.turns.append(submitted)
-                known = self._turns.setdefault(
-                    record.turn, _Turn(submitted, self.inputs.results_of(record.turn))
-                )
+                known = self._turns.setdefault(record.turn, _Turn(submitted))
                 known.state = submitted
             case _ if (found := self._turns.get(record.turn or "")) is not None:
                 self._add_to_turn(found, record, body)
@@ -229,12 +232,22 @@ class RunFold:
                 is_own = bool(turn.attempts) and turn.attempts[-1].epoch == record.epoch
                 _end_attempt(folded, "blocked" if is_own else "interrupted", record)
             case TurnRetried():
+                self._results(folded)  # while the calls are there that it may set aside
                 _retry(folded, record, body)
             case CancelRequested():
                 if turn.cancel_requested is None:
                     turn.cancel_requested, turn.cancel_reason = record.seq, body.reason
             case _:
                 pass
+
+    def _results(self, turn: _Turn) -> dict[str, Value]:
+        """What calls of the turn gave. A turn that asks no model does without: it would be a tenth of its memory."""
+        if turn.results is None:
+            turn.results = self.inputs.results_of(turn.state.id)
+            for key, call in turn.calls.items():
+                if call.outcome is not None and (value := call.outcome.body.value) is not None:
+                    turn.results[key] = value
+        return turn.results
 
     def _call(self, turn: _Turn, key: str) -> CallState:
         calls = self.state.calls
@@ -243,10 +256,10 @@ class RunFold:
         return call
 
 
-def _doors_of(turn: _Turn | None) -> tuple[dict[str, CallState], dict[str, Value], int | None, int]:
+def _doors_of(turn: _Turn | None) -> tuple[dict[str, CallState], dict[str, Value] | None, int | None, int]:
     """Its calls and results; epoch and number of its last attempt, (None, 0) where it has none."""
     if turn is None:
-        return {}, {}, None, 0
+        return {}, None, None, 0
     last = turn.state.attempts[-1] if turn.state.attempts else None
     epoch, number = (None, 0) if last is None else (last.epoch, last.number)
     return turn.calls, turn.results, epoch, number
