@@ -13,7 +13,8 @@ from journal.replay.fold import fold
 
 OBSERVATIONS = 500
 FOLDED = 500
-"""Records that are folded: of steps, and the first of the run. Observations would flatter: the fold passes them over."""
+"""Records that are folded: of steps, and the first of the run. Observations (of `now`) it passes over: they would
+flatter it."""
 FOLDS = 5
 WINDOW = 50
 """What is timed at a time: of many such windows the median is told, as this thread is not alone on its processor."""
@@ -72,7 +73,7 @@ async def replayed(url: str, calls: int) -> tuple[Measured, list[Record]]:
             await work.run(None, run_id="r")
         except TurnFailed:
             pass
-        log = await journal.read("r", limit=3 * OBSERVATIONS + FOLDED)
+        log = await journal.read("r", limit=OBSERVATIONS + FOLDED)
         records = [record for record in log if record.type != Observed.TYPE]
         handle = await journal.retry("r")
         found.started = time.perf_counter()
