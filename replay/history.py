@@ -29,7 +29,7 @@ from journal.core.records import (
     Value,
 )
 from journal.replay.inputs import Input, Inputs, blobs_of, whole
-from journal.replay.interventions import intervene
+from journal.replay.interventions import began, intervene
 
 _TASK = re.compile(r"t[0-9]+")
 TASK_MARK = "@task"
@@ -60,6 +60,14 @@ def drift_key(call: str) -> str:
     return f"{call}@drift"
 
 
+_CANCELLED = "@cancelled"
+
+
+def cancelled_key(call: str) -> str:
+    """The key under which it is noted that the handler saw a cancellation in place of a recorded outcome."""
+    return call + _CANCELLED
+
+
 def _seq(event: "tuple[int, Event]") -> int:
     return event[0]
 
@@ -83,11 +91,18 @@ class CallHistory(msgspec.Struct, gc=False):
     evidence_seq: int = 0
     is_optional: bool = False
     """Whether somebody has said that the code need not ask for it any more."""
+    is_late: bool = False
+    """Whether it began after something that a retry set aside, which may have led to it: it may go unasked then."""
 
 
 def is_cancelled(call: CallHistory) -> bool:
     """Whether the handler saw a cancellation in place of the outcome."""
     return call.outcome is not None and (call.outcome.cancelled or call.outcome.status == "cancelled")
+
+
+def _see_cancelled(call: CallHistory) -> None:
+    if call.outcome is not None:
+        call.outcome = msgspec.structs.replace(call.outcome, cancelled=True)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -97,6 +112,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     time: float
     is_cancelled: bool
     """Whether the handler saw a cancellation in its place."""
+    is_late: bool = False
+    """Whether nobody need wait for it: `CallHistory.is_late`."""
 
 
 class TurnHistory:
@@ -121,6 +138,10 @@ class TurnHistory:
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
         self._claimed: set[str] = set()
+        self._set_aside: list[CallHistory] = []
+        """By retries, in the order of the log."""
+        self._reopened: set[str] = set()
+        self._late_timeouts: set[str] = set()
         self.observed_at: dict[str, tuple[int, float]] = {}
         """(seq, time) of what was observed, by key."""
         self._tasks: dict[str, dict[str, First]] = {}
@@ -172,6 +193,8 @@ class TurnHistory:
                     call.evidence_seq = record.seq
             case Observed():
                 key = record.key or ""
+                if key.endswith(_CANCELLED) and (seen := self.calls.get(key.removesuffix(_CANCELLED))):
+                    _see_cancelled(seen)
                 self.observed[key] = body
                 self.observed_at[key] = record.seq, record.time
             case TurnStarted():
@@ -208,6 +231,8 @@ class TurnHistory:
             # Cancelled because of the failure that is set aside: it is not to be cancelled again.
             if cause is not None and call.outcome is not None and call.outcome_seq > cause.outcome_seq:
                 call.outcome = msgspec.structs.replace(call.outcome, cancelled=False)
+        before = list(self.calls.values())
+        holes = set(retried.settled)
         gone = set(retried.superseded)
         for key, call in list(self.calls.items()):
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
@@ -215,7 +240,23 @@ class TurnHistory:
         for key, (at, _) in list(self.observed_at.items()):
             if at in gone or (retried.from_seq is not None and at >= retried.from_seq):
                 del self.observed_at[key], self.observed[key]
+                holes.add(at)
         intervene(self.calls, retried, seq)
+        self._set_aside += [call for call in before if self.calls.get(call.key) is not call]
+        self._reopened |= {call.key for call in self._set_aside}
+        holes |= {call.outcome_seq for call in self._set_aside if call.outcome is not None}
+        self._go_on_after(holes)
+
+    def _go_on_after(self, holes: set[int]) -> None:
+        """What began after one of these, which the handler may see otherwise now, is late: it may rest on that."""
+        first = min(holes, default=self.last_seq)
+        for call in self.calls.values():
+            call.is_late = call.is_late or began(call) > first
+        self._late_timeouts |= {key for key, (at, _) in self.observed_at.items() if at > first}
+
+    def is_reopened(self, key: str) -> bool:
+        """Whether the call was set aside, so that what comes in its place is no new effect."""
+        return key in self._reopened
 
     def events(self) -> list[Event]:
         """What the handler waited for, in the order of the log."""
@@ -224,10 +265,12 @@ class TurnHistory:
             for call in self.calls.values()
             if call.outcome is not None and not call.is_optional
         ]
-        events = [(seq, Event(call.key, call.outcome_time, is_cancelled(call))) for seq, call in found]
+        events = [
+            (seq, Event(call.key, call.outcome_time, is_cancelled(call), call.is_late)) for seq, call in found
+        ]
         for key, (seq, time) in self.observed_at.items():
             if is_timeout(key):
-                events.append((seq, Event(key, time, False)))
+                events.append((seq, Event(key, time, False, key in self._late_timeouts)))
         return [event for _, event in sorted(events, key=_seq)]
 
     def tasks_of(self, scope: str) -> dict[str, First]:
@@ -273,7 +316,7 @@ class TurnHistory:
         """The code asked for this recorded call."""
         if key in self.calls and key not in self._claimed:
             self._claimed.add(key)
-            if self._unclaimed is not None and is_counted(key):
+            if self._unclaimed is not None and is_counted(key) and not self._may_go_unasked(key):
                 self._unclaimed[scope_of(key)] -= 1
 
     def unclaimed_in(self, scope: str) -> str | None:
@@ -294,6 +337,8 @@ class TurnHistory:
         call = self.calls[key]
         if call.is_optional:
             return True
+        if call.is_late and call.outcome is not None:
+            return True
         if call.outcome is None:
             return call.intent is None  # nothing but evidence of somebody who lost the run
         return is_cancelled(call)
@@ -301,6 +346,8 @@ class TurnHistory:
     def _counts(self) -> Counter[str]:
         if self._unclaimed is None:
             self._unclaimed = Counter(
-                scope_of(k) for k in self.calls if is_counted(k) and k not in self._claimed
+                scope_of(k)
+                for k in self.calls
+                if is_counted(k) and k not in self._claimed and not self._may_go_unasked(k)
             )
         return self._unclaimed

@@ -33,9 +33,11 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     probe: object = None
     """What can tell what became of it; here it only counts whether there is something."""
     is_counted: bool = True
-    """Whether the key was made by counting; only such calls keep the order of their scope."""
+    """Whether the key was made by counting."""
     input: bytes | None = None
     """Canonical JSON; only to be shown where it differs."""
+    scope: str | None = None
+    """Where a call is made whose key is given. None: side by side with others, so that it keeps no order."""
 
 
 class Serve(msgspec.Struct, frozen=True, gc=False):
@@ -82,7 +84,12 @@ def decide(asked: Asked, history: TurnHistory) -> Decision:
     """Decide on `asked`; the caller has not claimed it yet."""
     call = history.calls.get(asked.key)
     if call is None or (call.intent is None and call.outcome is None):
-        if asked.is_counted and (missing := history.unclaimed_in(scope_of(asked.key))) is not None:
+        scope = scope_of(asked.key) if asked.is_counted else asked.scope
+        if (
+            scope is not None
+            and not history.is_reopened(asked.key)
+            and (missing := history.unclaimed_in(scope)) is not None
+        ):
             return Diverge(recorded_call(history.calls[missing]), asked_call(asked))
         return FIRST
     intent = call.intent

@@ -1,4 +1,4 @@
-"""The tests that `docs/faults.md` names are there, under those names; the test in `docs/testing.md` passes."""
+"""The tests that `docs/faults.md` and `docs/semantics.md` name are there; the test in `docs/testing.md` passes."""
 
 import ast
 import re
@@ -10,7 +10,9 @@ import pytest
 from journal.testing import CrashFailed
 
 ROOT = Path(__file__).parent.parent
-LISTED = re.findall(r"`([\w/]+\.py)::([\w:]+)`", (ROOT / "docs" / "faults.md").read_text())
+TABLES = {name: (ROOT / "docs" / name).read_text() for name in ("faults.md", "semantics.md")}
+LISTED = {name: re.findall(r"`([\w/]+\.py)::([\w:]+)`", text) for name, text in TABLES.items()}
+NAMED = {named for listed in LISTED.values() for named in listed}
 
 
 def names_in(path: Path) -> set[str]:
@@ -19,31 +21,30 @@ def names_in(path: Path) -> set[str]:
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ClassDef):
             found |= {
-                f"{node.name}::{part.name}" for part in node.body if isinstance(part, ast.AsyncFunctionDef)
+                f"{node.name}::{part.name}"
+                for part in node.body
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
             }
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
     return {name for name in found if name.rpartition("::")[2].startswith("test_")}
 
 
-@pytest.mark.parametrize("file", sorted({file for file, _ in LISTED}))
-def test_every_test_of_a_fault_is_there(file: str) -> None:
-    assert {name for listed, name in LISTED if listed == file} - names_in(ROOT / file) == set()
+@pytest.mark.parametrize("file", sorted({file for file, _ in NAMED}))
+def test_every_test_that_is_named_is_there(file: str) -> None:
+    assert {name for listed, name in NAMED if listed == file} - names_in(ROOT / file) == set()
 
 
-def test_every_line_of_the_tables_names_a_test() -> None:
-    text = (ROOT / "docs" / "faults.md").read_text()
-    tables = [
-        [line for line in section.splitlines() if line.startswith("| ")][1:]
-        for section in text.split("\n## ")
-        if "\n| " in section
-    ]
-    assert len(tables) == 3
+@pytest.mark.parametrize(("page", "count"), [("faults.md", 3), ("semantics.md", 6)])
+def test_every_line_of_the_tables_names_a_test(page: str, count: int) -> None:
+    tables = [rows.splitlines() for rows in re.findall(r"\n\|---.*\n((?:\| .*\n)+)", TABLES[page])]
+    assert len(tables) == count
     for lines in tables:
         numbers = [int(number) for line in lines if (number := line.split()[1]).isdigit()]
         assert numbers == sorted(numbers)
         assert [line for line in lines if ".py::test_" not in line and "Cases::test_" not in line] == []
-    assert len(LISTED) == sum(line.count("::test_") for lines in tables for line in lines)
+    others = 1 if page == "semantics.md" else 0  # in its text
+    assert len(LISTED[page]) == sum(line.count("::test_") for lines in tables for line in lines) + others
 
 
 def test_the_crash_test_in_the_docs_is_fifteen_lines_that_pass() -> None:

@@ -90,6 +90,13 @@ def rebuild(info: ErrorInfo, call: str) -> Exception:
     return CallError(call=call, type=info.type, code=info.code, data=data)
 
 
+def words_of(info: ErrorInfo) -> str | None:
+    """What the exception said, where the log keeps it."""
+    rebuilt = rebuild(info, "")
+    is_standin = isinstance(rebuilt, CallError) and rebuilt.type == info.type
+    return None if is_standin else str(rebuilt)
+
+
 def _allowed(error: Exception, name: str, code: str | None) -> ErrorInfo | None:
     """The full description, for an error on the allow-list."""
     registered = _registered.get(name)

@@ -26,7 +26,7 @@ from journal.core.errors import (
     LogUnreadable,
     WorldUnavailable,
 )
-from journal.core.failures import describe
+from journal.core.failures import describe, words_of
 from journal.core.ports import (
     Block,
     Drain,
@@ -172,7 +172,7 @@ class Attempt:
                     self._recancels += 1
                     if self._recancels > _RECANCELS:
                         return  # it will not listen: the process may end, and the run falls to the next holder
-                if self.stop is not None:
+                if self.stop is not None or self.fatal is not None:
                     handler.cancel()  # it swallowed the one before
         except asyncio.CancelledError:
             self.halt("shutdown")
@@ -215,7 +215,7 @@ class Attempt:
                 await asyncio.sleep(0)
         if self.runtime.is_closing and self.stop is None:
             self.stop = "shutdown"
-        return self.stop in ("shutdown", "lost", "over")
+        return self.fatal is not None or self.stop in ("shutdown", "lost", "over")
 
     # Ending ------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Attempt:
 
     async def _fail(self, error: BaseException) -> None:
         self.log.warning("turn failed", error=type(error).__qualname__, at=_place(error))
-        info = describe(error) if isinstance(error, Exception) else ErrorInfo(type=type(error).__qualname__)
+        info = _info_of(error)
         await self._finish("failed", error=info, cause=_call_of(error), raised=error)
 
     async def _finish(
@@ -270,7 +270,9 @@ class Attempt:
     ) -> None:
         if status != "cancelled" and (key := self.history.unclaimed()) is not None:
             recorded = recorded_call(self.history.calls[key])
-            await self._diverged(Diverged(call=key, recorded=recorded, asked=None))
+            diverged = Diverged(call=key, recorded=recorded, asked=None)
+            diverged.__cause__ = raised
+            await self._diverged(diverged)
             return
         body = TurnFinished(status=status, output=output, error=error, cause=cause)
         if await self._append(body, Finish(self.turn_id, status), blob):
@@ -278,7 +280,10 @@ class Attempt:
 
     async def _diverged(self, error: Diverged) -> None:
         way_out = f"deploy code that asks for what was recorded, then journal retry {self.holding.run}"
-        await self.block("divergence", f"{parting(error)}; {way_out}", error.recorded, error.asked)
+        words = parting(error)
+        if (raised := error.__cause__) is not None:
+            words += f"; before it did, the handler raised {_in_words(raised)}"
+        await self.block("divergence", f"{words}; {way_out}", error.recorded, error.asked, raised)
 
     async def block(
         self,
@@ -286,6 +291,7 @@ class Attempt:
         detail: str,
         recorded: Any = None,
         asked: Any = None,
+        raised: BaseException | None = None,
     ) -> None:
         """Stop the turn until someone acts; the claim goes back."""
         body = TurnBlocked(
@@ -295,9 +301,10 @@ class Attempt:
             asked=None if asked is None else values.encode(asked),
             version=self.runtime.version,
         )
-        self.log.error("turn blocked", reason=reason, detail=detail)
+        # The detail of a divergence quotes inputs, which belong into no log line.
+        self.log.error("turn blocked", reason=reason, detail=detail if recorded is None else None)
         if await self._append(body, Block()):
-            self.runtime.turn_ended(self.holding.run, self.turn_id)
+            self.runtime.turn_ended(self.holding.run, self.turn_id, raised)
 
     async def release(self) -> None:
         """Give the run back unfinished; best effort, since a lease that runs out does the same.
@@ -331,7 +338,13 @@ class Attempt:
 
     async def heard(self, error: ControlFlow, call: "Call") -> None:
         """`call` ends in `error`, which stops the handler: it is raised once this returns."""
+        self.end_with(error)
+
+    def end_with(self, error: ControlFlow) -> None:
+        """`error` ends the attempt: the handler is cancelled, though it may be another task of it that is told."""
         self.fatal = self.fatal or error
+        if self._handler is not None and self._handler is not asyncio.current_task():
+            self._handler.cancel()
 
     async def load(self, value: Value | None) -> bytes | None:
         """The canonical JSON behind a recorded value."""
@@ -385,8 +398,8 @@ class Attempt:
         for record in await self._outlasting(lambda: world.read(run, after=after, limit=upto - after)):
             if record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
-        if self.history.cancel_requested is not None:
-            self.halt("cancel")
+        if self.history.cancel_requested is not None and self.stop is None:
+            self.halt("cancel")  # once: what the handler does over it is not to be cancelled in turn
 
     async def look_outside(self) -> None:
         """Read what others appended while this attempt was silent."""
@@ -415,6 +428,17 @@ def _call_of(error: BaseException) -> str | None:
         if isinstance(part, BaseExceptionGroup):
             waiting += reversed(part.exceptions)
     return None
+
+
+def _info_of(error: BaseException) -> ErrorInfo:
+    return describe(error) if isinstance(error, Exception) else ErrorInfo(type=type(error).__qualname__)
+
+
+def _in_words(error: BaseException) -> str:
+    """Class of `error`, and what it said where the log may keep that."""
+    info = _info_of(error)
+    words = words_of(info)
+    return f"{info.type}: {words}" if words else info.type
 
 
 def _place(error: BaseException) -> str | None:

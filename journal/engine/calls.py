@@ -8,6 +8,7 @@ Long since one call is read best in one place, from its intent to its outcome.
 """
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,8 @@ import msgspec
 from journal.core import values
 from journal.core.codec import Blob, pack, seal
 from journal.core.errors import (
-    CallTimeout,
     ClaimLost,
     ControlFlow,
-    DidNotHappen,
     Diverged,
     InvalidOptions,
 )
@@ -37,9 +36,10 @@ from journal.core.records import (
 from journal.engine.context import CallContext, in_call
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
-from journal.replay.history import CallHistory, drift_key, is_cancelled
+from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
 from journal.tools.facts import with_facts
+from journal.tools.interruption import is_interruption
 from journal.tools.io import current_call
 from journal.tools.probe import NotRun, ProbeFunction, Ran
 from journal.tools.retry import Retry
@@ -158,11 +158,17 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             else:
                 settled = await _served(attempt, call, outcome, known.outcome_seq)
             if not attempt.order.release(call.key):
-                await attempt.order.released(call.key)
+                try:
+                    await attempt.order.released(call.key)
+                except asyncio.CancelledError:
+                    # Else what was recorded later rests on what was seen then.
+                    if history.unclaimed() is None:
+                        await _see_cancelled(attempt, call)
+                    raise
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
-            await _in_order(attempt, await durable(attempt, call, outcome))
+            await _hand_out(attempt, call, outcome)
             return settled
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
@@ -236,6 +242,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
             attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
     attempt.holding.check_trust()
     context = CallContext(attempt, call.key, number, call.timeout)
+    outer = sys.exception()
     data: bytes | None = None
     blob = None
     cause: BaseException | None = None
@@ -252,7 +259,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     except asyncio.CancelledError as error:
         cause = error
         if not _is_cancelling():
-            outcome = _failed(call, error)  # the act raised it by itself; nobody cancels this task
+            outcome = _failed(call, error, outer)  # the act raised it by itself; nobody cancels this task
         elif await attempt.is_stopping():
             raise  # left in doubt: whoever holds the run next decides by the table
         else:
@@ -262,7 +269,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a call raises is its outcome, sys.exit() too
         cause = error
-        outcome = _failed(call, error)
+        outcome = _failed(call, error, outer)
     finally:
         current_call.reset(token)
         attempt.acting -= 1
@@ -273,16 +280,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    try:
-        landing = await durable(attempt, call, outcome, blob)
-    except asyncio.CancelledError as error:
-        if attempt.stop is None and (landed := getattr(error, "__journal_landing__", None)) is not None:
-            await _in_order(attempt, landed)
-        raise
-    attempt.inputs.settled(call.key, data)
-    await _in_order(attempt, landing)
-    if interruption is not None:
-        raise interruption
+    await _hand_out(attempt, call, outcome, blob, data, interruption)
     return Settled(call, outcome, data, False, cause)
 
 
@@ -332,32 +330,13 @@ def _repr(result: Any) -> str:
         return f"a {type(result).__qualname__} whose repr raises {type(error).__qualname__}"
 
 
-def _failed(call: Call, error: BaseException) -> CallOutcome:
+def _failed(call: Call, error: BaseException, outer: BaseException | None) -> CallOutcome:
     tries = getattr(error, "__journal_tries__", 1)
     if not isinstance(error, Exception):
         return CallOutcome(status="error", error=ErrorInfo(type=type(error).__qualname__), tries=tries)
-    if call.policy == "never" and not isinstance(error, DidNotHappen) and _is_interruption(error):
+    if call.policy == "never" and is_interruption(error, outer):
         return CallOutcome(status="unknown", error=describe(error), tries=tries)
     return CallOutcome(status="error", error=describe(error), tries=tries)
-
-
-def _is_interruption(error: Exception) -> bool:
-    """Whether the act may have taken effect although it raised: a timeout, or a connection that broke."""
-    if isinstance(error, (TimeoutError, ConnectionError, EOFError, CallTimeout)):
-        return True
-    names = {cls.__name__ for cls in type(error).__mro__}
-    return not names.isdisjoint(
-        {
-            "TimeoutException",  # httpx
-            "NetworkError",
-            "RemoteProtocolError",
-            "APITimeoutError",  # openai, anthropic
-            "APIConnectionError",
-            "ServerTimeoutError",  # aiohttp
-            "ClientConnectionError",
-            "Timeout",  # requests
-        }
-    )
 
 
 async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
@@ -372,6 +351,10 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
     except Exception as error:  # noqa: BLE001 - a probe that fails cannot tell
         attempt.log.warning("probe failed", call=call.key, error=type(error).__qualname__)
         found = None
+    except asyncio.CancelledError:
+        if not await attempt.is_stopping():
+            await durable(attempt, call, CallOutcome(status="unknown", probed=True, cancelled=True))
+        raise
     finally:
         current_call.reset(token)
     match found:
@@ -382,14 +365,52 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
             return None
         case _:
             outcome, data, blob = CallOutcome(status="unknown", probed=True), None, None
-    await _in_order(attempt, await durable(attempt, call, outcome, blob))
+    await _hand_out(attempt, call, outcome, blob)
     return Settled(call, outcome, data, True)
+
+
+async def _hand_out(
+    attempt: "Attempt",
+    call: Call,
+    outcome: CallOutcome,
+    blob: Blob | None = None,
+    data: bytes | None = None,
+    interruption: asyncio.CancelledError | None = None,
+) -> None:
+    """Make the outcome durable, and wait until it may reach the handler (`order.py`); or raise `interruption`.
+
+    Whoever is cancelled in between does not see it, and the log says so: else a replay would hand it out.
+    """
+    try:
+        try:
+            landing = await durable(attempt, call, outcome, blob)
+        except asyncio.CancelledError as error:
+            if attempt.stop is None and (landed := getattr(error, "__journal_landing__", None)) is not None:
+                await _in_order(attempt, landed)
+            raise
+        attempt.inputs.settled(call.key, data)
+        await _in_order(attempt, landing)
+        if interruption is not None:
+            raise interruption
+    except asyncio.CancelledError:
+        if not outcome.cancelled:
+            await _see_cancelled(attempt, call)
+        raise
 
 
 async def _in_order(attempt: "Attempt", landing: int) -> None:
     """Wait until what landed may reach the handler: `order.py`."""
     if not attempt.order.is_clear():
         await attempt.order.live(landing)
+
+
+async def _see_cancelled(attempt: "Attempt", call: Call) -> None:
+    """Note that the handler saw a cancellation in place of the recorded outcome of `call`."""
+    if attempt.holding.lost is None and not await attempt.is_stopping():
+        note = seal(
+            attempt.holding.run, Observed(value=b"true"), turn=attempt.turn_id, key=cancelled_key(call.key)
+        )
+        attempt.holding.buffer(note)
 
 
 async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None) -> int:

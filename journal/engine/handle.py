@@ -9,7 +9,6 @@ import msgspec
 from journal.core import values
 from journal.core.codec import open_record
 from journal.core.errors import (
-    CallError,
     ResultTimeout,
     RunGone,
     RunNotFound,
@@ -19,9 +18,9 @@ from journal.core.errors import (
     TurnNotFound,
     WorldError,
 )
-from journal.core.failures import rebuild
+from journal.core.failures import words_of
 from journal.core.ports import START, Delta, RunStatus, offset_of
-from journal.core.records import BlobRef, Body, ErrorInfo, TurnFinished, Value
+from journal.core.records import BlobRef, Body, TurnFinished, Value
 from journal.core.records import TurnBlocked as BlockedRecord
 from journal.core.typed import ValueCodec
 from journal.engine.held import advice
@@ -92,8 +91,8 @@ class Handle(Generic[O]):
             raise submitted(error, self.run_id, self.turn_id) from error
         try:
             return await self._read_result()
-        except TurnFailed as failed:
-            raise failed from cause
+        except (TurnFailed, TurnBlocked) as ended:
+            raise ended from cause
         except WorldError as error:
             raise submitted(error, self.run_id, self.turn_id) from error
 
@@ -154,7 +153,7 @@ class Handle(Generic[O]):
                     type=error.type,
                     code=error.code,
                     data=await self._load(error.data if error.data is not None else error.args),
-                    text=_words(error),
+                    text=words_of(error),
                 )
             case "succeeded":
                 data = await self._bytes(body.output)
@@ -191,10 +190,3 @@ class Handle(Generic[O]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.run_id!r} turn {self.turn_id!r}>"
-
-
-def _words(error: ErrorInfo) -> str | None:
-    """What the exception said, where the log keeps it."""
-    rebuilt = rebuild(error, "")
-    is_standin = isinstance(rebuilt, CallError) and rebuilt.type == error.type
-    return None if is_standin else str(rebuilt)

@@ -137,6 +137,10 @@ class OfflineAttempt(Attempt):
         self._stir()
         await self._loop.create_future()
 
+    def end_with(self, error: ControlFlow) -> None:
+        """See `Attempt`; `replay` stops the handler."""
+        self.halt_with(error)
+
     def halt_with(self, error: ControlFlow) -> ControlFlow:
         """Stop the handler because of `error`, which no harness can swallow for good; what to raise."""
         self.fatal = self.fatal or error

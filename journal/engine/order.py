@@ -217,6 +217,9 @@ class Order:
                 future.set_result(None)
             self._stir()
             return
+        if event.is_late and future is None:
+            self.drop(event.key)
+            return
         if self._stall is None:
             gap = max(0.0, event.time - self._released_at)
             self._stall = self._loop.call_later(gap + REPLAY_STALL_SECONDS, self._stalled, event)

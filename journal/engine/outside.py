@@ -140,7 +140,7 @@ async def race(attempt: "Attempt", branches: tuple[Awaitable[R], ...]) -> tuple[
 
 def _without_winner(attempt: "Attempt", key: str, winner: int, count: int) -> Diverged:
     error = Diverged(call=key, recorded={"key": key, "winner": winner}, asked={"key": key, "branches": count})
-    attempt.fatal = attempt.fatal or error
+    attempt.end_with(error)
     return error
 
 
@@ -206,6 +206,7 @@ class _Watch:
                 self.is_certain = True
                 await self.attempt.holding.commit(_observation(self.attempt, self.key, b"true"))
         except ControlFlow as error:
-            self.failure = self.attempt.fatal = self.attempt.fatal or error
+            self.failure = error
+            self.attempt.end_with(error)
         self.has_expired = self.failure is None
         self.limit.reschedule(asyncio.get_running_loop().time())

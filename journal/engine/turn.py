@@ -182,6 +182,7 @@ class Turn:
             encode=plan.codec.encode,
             policy=policy,
             is_counted=plan.key is None,
+            scope=scope.path,
             is_lazy=policy == "safe" and kind != "model",
             retry=plan.retry
             if kind != "model"

@@ -6,6 +6,7 @@ import socket
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +120,39 @@ async def test_what_did_not_happen_is_an_error_that_a_retry_runs_again(url: str)
         assert [o.status for o in outcomes] == ["error"]
         assert await (await journal.retry("r")).settle(10, serve=True) == "refunded"
     assert ran == [1, 1]
+
+
+async def test_broken_off_inside_is_unknown_and_what_came_before_is_none_of_it(tmp_path: Path) -> None:
+    """An SDK's task group, an error made of another, and a handler that was handling a timeout itself."""
+    said: list[str] = []
+
+    @tool
+    async def pay(how: str) -> None:
+        async def broken() -> None:
+            raise ConnectionResetError
+
+        match how:
+            case "group":
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(broken())
+            case "cause":
+                try:
+                    await broken()
+                except ConnectionResetError as error:
+                    raise RuntimeError("the payment failed") from error
+            case "declined":
+                raise ValueError("declined")
+
+    journal = Journal(f"memory:{tmp_path.name}")
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        said.extend([(await turn.tool(pay, how)).status for how in ("group", "cause")])
+        try:
+            raise TimeoutError("of something else")
+        except TimeoutError:
+            said.append((await turn.tool(pay, "declined")).status)
+
+    async with journal:
+        await work.run(None, run_id="r")
+    assert said == ["unknown", "unknown", "error"]

@@ -1,6 +1,7 @@
 """How worlds hear of each other: by NOTIFY, and by looking where that is off or was lost."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -17,8 +18,11 @@ from journal.worlds.contract.harness import (
     signal,
     watching,
 )
-from journal.worlds.postgres import bells, open_postgres
+from journal.worlds.postgres import bells, listening, open_postgres
+from journal.worlds.postgres.binary import long
 from journal.worlds.postgres.listening import MAX_RUNS, parse_payload, payload_of
+from journal.worlds.postgres.places import Places
+from journal.worlds.postgres.pool import Pool
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +105,68 @@ async def test_a_held_row_is_looked_at_again_soon(url: str, schema: str, postgre
             assert claims.next_due_seconds is not None
             assert 0 < claims.next_due_seconds < 0.1
         assert (await hold(world, "r")).claim.epoch == 1
+
+
+async def test_a_follower_reads_where_it_hears(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    plain = Pool.fetch
+
+    async def fetch(self: Pool, name: str, asked: Mapping[str, Any], *, is_read: bool = True) -> list[Any]:
+        read.append(name)
+        return await plain(self, name, asked, is_read=is_read)
+
+    async with open_postgres(url) as world, open_postgres(url) as other:
+        await begin(other, "r")
+        async with watching(world, "r") as watcher:
+            await watcher.until_count(2)
+            with anyio.fail_after(PATIENCE_SECONDS):
+                while not world._bells._is_heard("r"):
+                    await anyio.sleep(0.01)
+            monkeypatch.setattr(Pool, "fetch", fetch)
+            for number in range(3, 8):
+                committed(await other.append(signal("r", f"s{number}")))
+                await watcher.until_count(number)
+        assert "read_page" not in read
+
+
+async def test_whoever_reads_where_it_hears_hinders_nobody(
+    url: str, schema: str, postgres_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a read there waits for somebody's lock: others follow, their ears are held, and the world can be closed."""
+    monkeypatch.setattr(listening, "READ_SECONDS", 3600.0)
+    lock = {run: Places("default").lock(run) for run in ("r", "s")}
+    async with open_postgres(url) as world, open_postgres(url) as other:
+        listener = world._bells._listener
+        assert listener is not None
+        await begin(other, "r")
+        async with watching(world, "r") as watcher:
+            await watcher.until_count(2)
+            with anyio.fail_after(PATIENCE_SECONDS):
+                while not world._bells._is_heard("r"):
+                    await anyio.sleep(0.01)
+        async with await psycopg.AsyncConnection.connect(postgres_server) as admin:
+            await admin.execute(f"lock table {schema}.records")
+            async with anyio.create_task_group() as group:
+                group.start_soon(listener.read, b"read_page", page("r"))
+                await anyio.sleep(0)
+                assert await listener.read(b"read_page", page("s")) is None, "it is taken"
+                listener.ears.want(lock["s"])
+                assert listener.ears.known_since(lock["s"]) is None
+                await admin.rollback()
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while listener.ears.known_since(lock["s"]) is None:
+                await anyio.sleep(0.01)
+        async with await psycopg.AsyncConnection.connect(postgres_server) as admin:
+            await admin.execute(f"lock table {schema}.records")
+            with anyio.fail_after(PATIENCE_SECONDS):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(listener.read, b"read_page", page("r"))
+                    await anyio.sleep(0)
+                    await world.aclose()
+
+
+def page(run: str) -> list[bytes | None]:
+    return [None, long(0), long(0), long(10), b"default", run.encode()]
 
 
 def test_hints_fit_and_come_back() -> None:

@@ -1,14 +1,16 @@
 """Who waits for what, and how they hear of it.
 
 What this world writes rings at once. What others write is heard by LISTEN; behind it, for what NOTIFY may have lost,
-the watched runs are looked at once a second. Without LISTEN they are looked at every 40 ms. The tasks live only while
-somebody waits.
+the watched runs are looked at once a second. Without LISTEN they are looked at every 40 ms, and so are those of which
+not every writer knows yet that they are followed (`ears.py`). The tasks live only while somebody waits.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import anyio
 
 from journal.core.errors import WorldError
 from journal.worlds.postgres.listening import Listener
@@ -32,12 +34,17 @@ class Bells:
         self._places = places
         self._read_signs = read_signs
         self._listener = listener
+        self._has_changed = asyncio.Event()
+        """Whether there may be runs to look at before the next look at all of them."""
         if listener is not None:
             listener.on_ring = self._heard
+            listener.on_lost = self._has_changed.set
         self._events: dict[str, set[asyncio.Event]] = {}
         self._by_lock: dict[int, str] = {}
         self._workers: set[asyncio.Event] = set()
         self._signs: Signs = {}
+        self._looked_at: dict[str, float] = {}
+        """Loop time of the last look at a run that was answered."""
         self._task: asyncio.Task[None] | None = None
         self.work_count = 0
         """How often an entry may have become claimable."""
@@ -46,8 +53,13 @@ class Bells:
     def listen(self, run: str) -> Iterator[asyncio.Event]:
         """An event that is set whenever the run may have gone on."""
         event = asyncio.Event()
-        self._events.setdefault(run, set()).add(event)
-        self._by_lock[self._places.lock(run)] = run
+        lock = self._places.lock(run)
+        if run not in self._events:
+            self._events[run] = set()
+            self._by_lock[lock] = run
+            if self._listener is not None:
+                self._listener.ears.want(lock)
+        self._events[run].add(event)
         self._watch()
         try:
             yield event
@@ -56,8 +68,11 @@ class Bells:
             events.discard(event)
             if not events:
                 del self._events[run]
-                self._by_lock.pop(self._places.lock(run), None)
+                self._by_lock.pop(lock, None)
                 self._signs.pop(run, None)
+                self._looked_at.pop(run, None)
+                if self._listener is not None:
+                    self._listener.ears.unwant(lock)
 
     @contextmanager
     def listen_for_work(self) -> Iterator[asyncio.Event]:
@@ -99,28 +114,55 @@ class Bells:
     def _watch(self) -> None:
         if self._listener is not None:
             self._listener.start()
+        self._has_changed.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._poll(), name="journal-postgres-poll")
 
     async def _poll(self) -> None:
-        """One statement for all watched runs. If the store cannot be asked, everybody is woken to find out why."""
+        """Look at all watched runs now and then, and often at those that nothing may be heard of."""
         loop = asyncio.get_running_loop()
+        all_at = loop.time()
         while self._events:
+            self._has_changed.clear()
             started = loop.time()
-            try:
-                signs = await self._read_signs(list(self._events))
-            except WorldError:
-                self.ring_all()
-                signs = {}
-            for run, sign in signs.items():
-                if self._signs.get(run) != sign and run in self._events:
-                    self._signs[run] = sign
-                    self.ring([run], False)
-            is_listening = self._listener is not None and self._listener.is_listening
-            pause = LISTENING_POLL_SECONDS if is_listening else POLL_SECONDS
+            if started >= all_at:
+                runs = list(self._events)
+                all_at = started + LISTENING_POLL_SECONDS
+            else:
+                runs = [run for run in self._events if not self._is_heard(run)]
+            await self._look(runs, started)
             # A thousand watched runs take milliseconds to look at: never more than half of the time.
-            took = loop.time() - started
-            await asyncio.sleep(max(pause - took, took))
+            now = loop.time()
+            if all(self._is_heard(run) for run in self._events):
+                with anyio.move_on_after(all_at - now):
+                    await self._has_changed.wait()
+                pause = now - started
+            else:
+                pause = POLL_SECONDS - (now - started)
+            await asyncio.sleep(max(pause, now - started))
+
+    async def _look(self, runs: list[str], started: float) -> None:
+        """One statement for them. If the store cannot be asked, everybody is woken to find out why."""
+        try:
+            signs = await self._read_signs(runs)
+        except WorldError:
+            self.ring_all()
+            return
+        for run in runs:
+            if run not in self._events:
+                continue
+            self._looked_at[run] = started
+            sign = signs.get(run)
+            if sign is not None and self._signs.get(run) != sign:
+                self._signs[run] = sign
+                self.ring([run], False)
+
+    def _is_heard(self, run: str) -> bool:
+        """Whether writers knew of our ear when the run was last looked at: what came later was, or will be told."""
+        if self._listener is None:
+            return False
+        since = self._listener.ears.known_since(self._places.lock(run))
+        return since is not None and since <= self._looked_at.get(run, 0.0)
 
     async def aclose(self) -> None:
         """Wake everyone, and end the tasks."""

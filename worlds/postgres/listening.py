@@ -1,7 +1,8 @@
 """LISTEN and NOTIFY: how the worlds of a store tell each other that there is something to look at.
 
 Hints only: they may be lost, doubled or late, and whoever hears one reads the log. They are sent after the commit, by
-a connection of their own, for a NOTIFY inside a commit makes all commits of a database wait for one another.
+a connection of their own, for a NOTIFY inside a commit makes all commits of a database wait for one another. Of runs
+that nobody follows nothing is said (`ears.py`).
 """
 
 import asyncio
@@ -11,11 +12,15 @@ from hashlib import blake2b
 import anyio
 import psycopg
 from psycopg import pq, sql
+from psycopg.adapt import Transformer
 
 from journal.core.errors import WorldError
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.connection import connect_patiently
-from journal.worlds.postgres.statements import statements
+from journal.worlds.postgres.binary import long_array, to_longs
+from journal.worlds.postgres.connection import CONNECT_SECONDS, connect_patiently
+from journal.worlds.postgres.ears import Ears, Silence, ear_of, first_key
+from journal.worlds.postgres.pool import Row
+from journal.worlds.postgres.statements import numbered, statements
 from journal.worlds.postgres.wire import Wire
 
 RING_SECONDS = 0.002
@@ -23,6 +28,7 @@ RING_SECONDS = 0.002
 MAX_RUNS = 400
 """Hints in one message, which may not reach 8000 bytes; with more, everybody looks."""
 RETRY_SECONDS = 1.0
+READ_SECONDS = 10.0
 LEAVE_SECONDS = 1.0
 """How long closing waits for the last hints to be sent."""
 
@@ -56,13 +62,17 @@ def parse_payload(payload: str) -> tuple[list[int] | None, bool]:
 
 
 class Listener:
-    """Hears the hints of other processes, from when somebody first waits until the world closes."""
+    """Hears the hints of others, from when somebody first waits until the world closes; followers read there, too."""
 
     def __init__(self, address: Address, namespace: str) -> None:
         self._address = address
         self._channel = channel_of(address, namespace)
+        self.ears = Ears(first_key(address, namespace), asyncio.get_running_loop().time)
         self.on_ring: Callable[[list[int] | None, bool], None] = lambda locks, has_work: None
+        self.on_lost: Callable[[], None] = lambda: None
         self._task: asyncio.Task[None] | None = None
+        self._wire: Wire | None = None
+        self._loading = Transformer()
         self.is_listening = False
 
     def start(self) -> None:
@@ -76,7 +86,7 @@ class Listener:
         while True:
             try:
                 await self._listen_once()
-            except (WorldError, psycopg.Error):
+            except (WorldError, psycopg.Error, TimeoutError):
                 pass  # polling goes on meanwhile, and it is what tells those who wait
             self.is_listening = False
             await asyncio.sleep(RETRY_SECONDS)
@@ -88,15 +98,54 @@ class Listener:
             await connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
             lost = asyncio.Event()
             wire = Wire(connection, on_lost=lambda _: lost.set(), on_notice=self._heard)
+            texts = statements(self._address.schema)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                for name in ("hold_ears", "drop_ears", "read_page"):
+                    await wire.prepare(name.encode(), numbered(texts[name]))
+            self.ears.attach(wire)
+            self._wire, self._loading = wire, Transformer(connection)
             self.is_listening = True
             self.on_ring(None, True)  # what was said before we listened
             await lost.wait()
         finally:
             self.is_listening = False
+            self._wire = None
+            self.ears.detach()
+            self.on_lost()
             if wire is not None:
+                if wire.is_busy:
+                    wire.abandon("it was closed here")
                 await wire.aclose()
             else:
                 await connection.close()
+
+    async def read(self, name: bytes, parameters: list[bytes | None]) -> list[Row] | None:
+        """The rows of a prepared read. None: there is no session, it is taken, or it failed: read elsewhere.
+
+        Here, since whoever has just heard something finds the session awake, and the driver's own coroutines cost
+        more than the server.
+        """
+        wire = self._wire
+        if wire is None or not wire.is_open or wire.is_busy:
+            return None
+        done: asyncio.Future[pq.abc.PGresult | None] = asyncio.get_running_loop().create_future()
+
+        def on_done(result: "pq.abc.PGresult | None", _: Exception | None) -> None:
+            self.ears.update()
+            if not done.done():  # else the reader went away
+                done.set_result(result)
+
+        wire.execute([(name, parameters)], on_done)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                result = await done
+        except TimeoutError:
+            wire.abandon(f"no answer for {READ_SECONDS:g} s")
+            return None
+        if result is None:
+            return None
+        self._loading.set_pgresult(result)
+        return self._loading.load_rows(0, result.ntuples, tuple)
 
     def _heard(self, payload: str) -> None:
         self.on_ring(*parse_payload(payload))
@@ -115,6 +164,8 @@ class Ringer:
     def __init__(self, address: Address, namespace: str) -> None:
         self._address = address
         self._channel = channel_of(address, namespace).encode()
+        self._key = first_key(address, namespace)
+        self._silence = Silence()
         self._loop = asyncio.get_running_loop()
         self._locks: set[int] = set()
         self._has_work = False
@@ -129,8 +180,11 @@ class Ringer:
         self._is_closed = False
 
     def ring(self, locks: list[int], has_work: bool) -> None:
-        """Say so: now, unless that was done just before, and nobody waits to begin."""
-        self._locks.update(locks)
+        """Say so: now, unless that was done just before, and nobody waits to begin. Nobody follows: say nothing."""
+        heard = self._silence.heard(locks, self._loop.time())
+        if not (heard or has_work):
+            return
+        self._locks.update(heard)
         is_urgent = has_work and not self._has_work
         self._has_work |= has_work
         if self._is_closed or not (is_urgent or self._timer is None):
@@ -152,14 +206,20 @@ class Ringer:
         if self._wire.is_busy:
             self._timer = self._loop.call_later(RING_SECONDS, self._send)
             return
-        payload = payload_of(self._locks, self._has_work)
+        payload = payload_of(self._locks, self._has_work).encode()
+        ears = long_array(list({ear_of(lock) for lock in self._locks}))
+        parameters: list[bytes | None] = [self._channel, payload, self._key, ears]
+        parameters.append(b"\x01" if self._has_work else b"\x00")
         self._locks.clear()
         self._has_work = False
         self._spoke_at = self._loop.time()
         self._quiet.clear()
-        self._wire.execute([(b"notify", [self._channel, payload.encode()])], self._sent)
+        self._wire.execute([(b"notify", parameters)], self._sent)
 
     def _sent(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
+        free = result.get_value(0, 0) if result is not None else None
+        if free:
+            self._silence.learn(to_longs(free), self._spoke_at)
         self._quiet.set()  # a hint that was lost is made good by the others' polling
 
     async def _open(self) -> None:

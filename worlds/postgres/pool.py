@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
+from psycopg import pq
 
 from journal.core.errors import WorldUnavailable
 from journal.worlds.postgres.address import Address
@@ -73,7 +74,10 @@ class Pool:
                 else:
                     cursor = connection.cursor(binary=True)
                     await cursor.execute(self._texts[name], asked, prepare=True)
-                rows = await cursor.fetchall() if cursor.description is not None else []
+                # Not by the cursor's `description`, which makes an object for each column.
+                result = cursor.pgresult
+                has_rows = result is not None and result.status == pq.ExecStatus.TUPLES_OK
+                rows = await cursor.fetchall() if has_rows else []
             is_sound = True
             return rows
         except psycopg.Error as error:

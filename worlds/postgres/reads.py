@@ -9,6 +9,8 @@ from journal.core.codec import verify
 from journal.core.errors import CorruptRecord, RunGone, RunNotFound
 from journal.core.ports import Delta, Item, RunInfo, RunQuery, TurnInfo
 from journal.core.records import Record
+from journal.worlds.postgres.binary import double, long
+from journal.worlds.postgres.listening import Listener
 from journal.worlds.postgres.pool import Pool, Row
 
 CHUNK = 64
@@ -45,11 +47,14 @@ class Page:
 class Reader:
     """Reads of one namespace."""
 
-    def __init__(self, pool: Pool, namespace: str, url: str, clock: Clock | None) -> None:
+    def __init__(
+        self, pool: Pool, namespace: str, url: str, clock: Clock | None, listener: Listener | None
+    ) -> None:
         self._pool = pool
         self._namespace = namespace
         self._url = url
         self._clock = clock
+        self._listener = listener
 
     def asked(self, run: str, **more: Any) -> dict[str, Any]:
         at = None if self._clock is None else self._clock.time()
@@ -77,6 +82,9 @@ class Reader:
     async def _records(self, run: str, after: int, limit: int) -> tuple[Place | None, list[Record]]:
         """The run and its records behind `after`, seen at one moment, dense and undamaged."""
         rows = await self._pool.fetch("read_records", self.asked(run, after=after, limit=limit))
+        return self._decoded(run, after, rows)
+
+    def _decoded(self, run: str, after: int, rows: list[Row]) -> tuple[Place | None, list[Record]]:
         if not rows:
             return None, []
         place = self.place(run, rows[0])
@@ -84,7 +92,7 @@ class Reader:
             return place, []
         found: list[Record] = []
         for expected, row in enumerate(rows, after + 1):
-            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row[5:]
+            seq, time, kind, turn, key, epoch, batch, body, checksum, key_id = row[5:15]
             if seq != expected:
                 raise CorruptRecord(run_id=run, seq=expected, reason="it is missing")
             try:
@@ -113,13 +121,18 @@ class Reader:
         """Items behind `offset`, in its order."""
         seq, sub = offset
         # Records first: a delta that is seen with them lies behind a record that was seen too.
-        place, records = await self._records(run, seq, CHUNK)
+        asked = self.asked(run, after=seq, sub=sub, limit=CHUNK)
+        found = await self._read_where_heard(asked) if self._listener is not None else None
+        if found is None:
+            found = await self._pool.fetch("read_page", asked)
+        place, records = self._decoded(run, seq, found)
         if place is None:
             return Page([], has_all=True, is_over=False)
-        reached = records[-1].seq if records else seq
-        rows = await self._pool.fetch(
-            "read_deltas", {"rid": place.rid, "seq": seq, "sub": sub, "reached": reached, "limit": CHUNK}
-        )
+        rows: list[Row] = []
+        if found[0][15]:
+            reached = records[-1].seq if records else seq
+            more = {"rid": place.rid, "seq": seq, "sub": sub, "reached": reached, "limit": CHUNK}
+            rows = await self._pool.fetch("read_deltas", more)
         has_all = len(records) < CHUNK and len(rows) < CHUNK
         is_over = has_all and place.is_closed
         if not rows:
@@ -134,6 +147,19 @@ class Reader:
             last = _offset(deltas[-1])
             items = [item for item in items if _offset(item) <= last]
         return Page(items, has_all=has_all, is_over=is_over, moved_to=place.moved_to)
+
+    async def _read_where_heard(self, asked: dict[str, Any]) -> list[Row] | None:
+        assert self._listener is not None, "asked only if there is one"
+        # In the order in which the statement names them.
+        parameters = [
+            double(asked["at"]),
+            long(asked["after"]),
+            long(asked["sub"]),
+            long(asked["limit"]),
+            asked["namespace"].encode(),
+            asked["run"].encode(),
+        ]
+        return await self._listener.read(b"read_page", parameters)
 
     async def info(self, run: str) -> RunInfo | None:
         """The run as listings show it, or None. Raises `RunGone`."""

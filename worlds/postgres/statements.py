@@ -4,11 +4,13 @@
 server, where a decision and the write that rests on it are one round trip; `migrations/` the tables.
 """
 
+import re
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 _FOLDER = files("journal.worlds.postgres")
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 def _sql_files(name: str) -> list[Traversable]:
@@ -31,6 +33,12 @@ def statements(schema: str) -> dict[str, str]:
         lines = [line for line in body.splitlines() if not line.startswith("--")]
         found[name.strip()] = "\n".join(lines).strip().rstrip(";")
     return found
+
+
+def numbered(statement: str) -> str:
+    """The statement with $1, $2 … in place of its named parameters, in the order in which they first come."""
+    names: dict[str, str] = {}
+    return _PARAMETER.sub(lambda found: names.setdefault(found[1], f"${len(names) + 1}"), statement)
 
 
 def migrations(schema: str) -> list[tuple[int, str]]:

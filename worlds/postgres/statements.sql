@@ -137,6 +137,21 @@ from {schema}.runs r left join lateral (
 ) e on true
 where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
 
+-- name: read_page
+-- Likewise for a follower, and whether deltas lie behind its place: most runs have none, and are read in one trip.
+select
+    r.rid, r.closed_at is not null, r.gone_until is not null,
+    coalesce(
+        r.gone_until > coalesce(%(at)s::double precision, extract(epoch from clock_timestamp())::double precision), false
+    ),
+    r.moved_to,
+    e.seq, e.time, e.type, e.turn, e.key, e.epoch, e.batch, e.body, e.checksum, e.key_id,
+    exists (select from {schema}.deltas d where d.rid = r.rid and (d.seq, d.sub) > (%(after)s::bigint, %(sub)s::bigint))
+from {schema}.runs r left join lateral (
+    select * from {schema}.records where rid = r.rid and seq > %(after)s::bigint order by seq limit %(limit)s::bigint
+) e on true
+where r.namespace = %(namespace)s::text and r.run = %(run)s::text;
+
 -- name: read_deltas
 -- Up to the record that the reader has reached; what lies behind a later record comes after it.
 select seq, sub, time, call, number, data from {schema}.deltas
@@ -367,4 +382,21 @@ select {schema}.settle(
 );
 
 -- name: notify
-select pg_notify($1::text, $2::text);
+-- Tried and given back at once: which ears are free? Held for the transaction it would look like an ear to others.
+-- Of work everybody is told.
+with tried as materialized (
+    select ear, case
+        when pg_try_advisory_lock($3::integer, ear::integer) then pg_advisory_unlock($3::integer, ear::integer)
+        else false
+    end as is_free
+    from unnest($4::bigint[]) ear
+)
+select
+    array(select ear from tried where is_free),
+    case when $5::boolean or exists (select from tried where not is_free) then pg_notify($1::text, $2::text) end;
+
+-- name: hold_ears
+select count(pg_advisory_lock_shared($1::integer, ear::integer)) from unnest($2::bigint[]) ear;
+
+-- name: drop_ears
+select count(pg_advisory_unlock_shared($1::integer, ear::integer)) from unnest($2::bigint[]) ear;

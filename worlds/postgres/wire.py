@@ -122,29 +122,33 @@ class Wire:
         pgconn = self._pgconn
         try:
             pgconn.consume_input()
-            if self._on_notice is not None:
+            if self._on_done is not None:
+                self._take_results()
+            elif pgconn.status != pq.ConnStatus.OK:
+                raise psycopg.OperationalError("the connection was closed")
+            # Afterwards: libpq does not look behind a result that was not taken.
+            if self._on_notice is not None and self._is_open:
                 while (notice := pgconn.notifies()) is not None:
                     self._on_notice(notice.extra.decode(errors="replace"))
-            if self._on_done is None:
-                if pgconn.status != pq.ConnStatus.OK:
-                    raise psycopg.OperationalError("the connection was closed")
-                return
-            while not pgconn.is_busy():
-                result = pgconn.get_result()
-                if result is None:
-                    if pgconn.status != pq.ConnStatus.OK:
-                        raise psycopg.OperationalError("the connection was closed")
-                    continue  # the end of one statement's results
-                status = result.status
-                if status == pq.ExecStatus.PIPELINE_SYNC:
-                    self._finish()
-                    return
-                if status == pq.ExecStatus.FATAL_ERROR:
-                    self._error = self._error or error_from_result(result, encoding="utf-8")
-                else:
-                    self._result = result
         except psycopg.Error as error:
             self._lose(error)
+
+    def _take_results(self) -> None:
+        pgconn = self._pgconn
+        while not pgconn.is_busy():
+            result = pgconn.get_result()
+            if result is None:
+                if pgconn.status != pq.ConnStatus.OK:
+                    raise psycopg.OperationalError("the connection was closed")
+                continue  # the end of one statement's results
+            status = result.status
+            if status == pq.ExecStatus.PIPELINE_SYNC:
+                self._finish()
+                return
+            if status == pq.ExecStatus.FATAL_ERROR:
+                self._error = self._error or error_from_result(result, encoding="utf-8")
+            else:
+                self._result = result
 
     def _finish(self) -> None:
         on_done, result, error = self._on_done, self._result, self._error

@@ -67,15 +67,15 @@ class PostgresWorld:
         self._is_open = True
         self._places = Places(namespace)
         self._pool = Pool(address)
-        self._reader = Reader(self._pool, namespace, address.url, clock)
+        # Through a pooler one can be heard, and does not hear.
+        is_listening = address.is_notified and not address.is_pooled
+        listener = Listener(address, namespace) if is_listening else None
+        self._reader = Reader(self._pool, namespace, address.url, clock, listener)
         self._claiming = Claiming(self._pool, self._places, clock)
         self._sweep = Sweep(self._pool, namespace, clock)
         self._transfers = Transfers(self._pool, self._reader, self._places, address.url)
         self._roster = Roster(self._pool, namespace, clock)
         self._ringer = Ringer(address, namespace) if address.is_notified else None
-        # Through a pooler one can be heard, and does not hear.
-        is_listening = address.is_notified and not address.is_pooled
-        listener = Listener(address, namespace) if is_listening else None
         self._bells = Bells(self._places, self._read_signs, listener)
         self._writer = Writer(connection, address, self._places, clock=clock, on_change=self._ring)
         self._work_seen = 0

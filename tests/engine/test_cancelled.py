@@ -1,0 +1,149 @@
+"""A call that is cancelled while what it gave is on its way to the handler: cancelled on replay too (FAULTS 42)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from journal import CannotTell, Journal, Ran, Turn, TurnFailed, tool
+from journal.core.ports import Answer, Batch
+from journal.worlds.memory import MemoryWorld
+from tests.engine.test_order import Again, twice
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}"
+
+
+async def quick(n: int) -> int:
+    return n
+
+
+async def limited(seconds: float, call: Any) -> str:
+    try:
+        await asyncio.wait_for(call, seconds)
+    except TimeoutError:
+        return "out of time"
+    return "in time"
+
+
+async def spin(seconds: float) -> None:
+    """Keep the attempt from being at rest."""
+    until = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kind", ["step", "model", "tool"])
+async def test_while_its_outcome_is_being_stored(
+    url: str, monkeypatch: pytest.MonkeyPatch, kind: Literal["step", "model", "tool"]
+) -> None:
+    plain = MemoryWorld.append
+    is_slow = False
+
+    async def later(world: MemoryWorld, batch: Batch) -> Answer:
+        if is_slow and any(record.type == "call.outcome" for record in batch.records):
+            await asyncio.sleep(0.3)
+        return await plain(world, batch)
+
+    monkeypatch.setattr(MemoryWorld, "append", later)
+
+    async def handler(turn: Turn) -> str:
+        nonlocal is_slow
+        is_slow = turn.attempt == 1
+        said = await limited(0.1 if is_slow else 0.5, getattr(turn, kind)(quick, 1))
+        is_slow = False
+        await turn.step(quick, len(said))
+        return said
+
+    assert await twice(url, handler) == ("out of time", "out of time")
+
+
+async def test_while_it_waits_for_its_place(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
+
+    async def handler(turn: Turn) -> str:
+        await turn.step(quick, 0)
+        spinning = asyncio.create_task(spin(1 if turn.attempt == 1 else 0))
+        said = await limited(0.05 if turn.attempt == 1 else 0.5, turn.step(quick, 1))
+        await turn.step(quick, len(said))
+        await spinning
+        return said
+
+    assert await twice(url, handler) == ("out of time", "out of time")
+
+
+async def test_on_a_replay_where_nothing_rests_on_it_yet(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt ended before anything followed; the second cancels it, and the third is to do the same."""
+    monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
+    journal = Journal(url)
+    said: list[str] = []
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        if turn.attempt == 1:
+            await asyncio.create_task(turn.step(quick, 1))
+            raise Again
+        spinning = asyncio.create_task(spin(0.5 if turn.attempt == 2 else 0))
+        said.append(await limited(0.1 if turn.attempt == 2 else 0.5, turn.step(quick, 1)))
+        await turn.step(quick, len(said[-1]))
+        await spinning
+        if turn.attempt == 2:
+            raise Again
+
+    async with journal:
+        for attempt in range(2):
+            with pytest.raises(TurnFailed, match="Again"):
+                await (await journal.retry("r") if attempt else await work.submit(None, run_id="r")).settle(
+                    20, serve=True
+                )
+        await (await journal.retry("r")).settle(20, serve=True)
+    assert said == ["out of time", "out of time"]
+
+
+async def test_while_its_probe_is_asked(url: str) -> None:
+    inside = asyncio.Event()
+    probes: list[int] = []
+    said: list[str] = []
+
+    async def probe(given: Any, io: Any) -> Ran | CannotTell:
+        probes.append(1)
+        await asyncio.sleep(30 if len(probes) == 1 else 0)
+        return Ran("found")
+
+    @tool(probe=probe)
+    async def refund() -> str:
+        inside.set()
+        await asyncio.Event().wait()
+        return "refunded"
+
+    def build(seconds: float) -> tuple[Journal, Any]:
+        journal = Journal(url)
+
+        @journal.agent
+        async def work(turn: Turn, _: None) -> None:
+            said.append(await limited(seconds, turn.tool(refund)))
+            await turn.step(quick, len(said[-1]))
+            if turn.attempt == 2:
+                raise Again
+
+        return journal, work
+
+    async with Journal(url):
+        journal, work = build(30)
+        serving = asyncio.create_task(work.run(None, run_id="r"))
+        await inside.wait()
+        await journal.aclose()
+        with pytest.raises((asyncio.CancelledError, Exception)):
+            await serving
+        journal, work = build(0.3)
+        async with journal:
+            with pytest.raises(TurnFailed, match="Again"):
+                await work.run(None, run_id="r")
+            await (await journal.retry("r")).settle(20, serve=True)
+    assert said == ["out of time", "out of time"]
+    assert probes == [1], "what is settled is not asked again"

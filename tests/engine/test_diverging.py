@@ -1,0 +1,249 @@
+"""Code that parts from the log: blocked at once, nothing runs under a new name, nothing is spoiled (FAULTS 23, 43)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal import Journal, Turn, TurnBlocked, TurnFailed, step, tool
+from journal.core.codec import open_record
+from journal.core.records import Policy
+from journal.core.records import TurnBlocked as Blocked
+from tests.engine.test_order import Again, twice
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}" if request.param == "memory" else f"sqlite:{tmp_path / 'j.db'}"
+
+
+async def quick(n: int) -> int:
+    return n
+
+
+async def in_doubt(url: str, first: Any, second: Any) -> tuple[Journal, Any]:
+    """Run `first` until its process is lost inside a call; the journal and agent of `second`, to go on with."""
+    inside = asyncio.Event()
+
+    def build(handler: Any) -> tuple[Journal, Any]:
+        journal = Journal(url)
+
+        @journal.agent
+        async def work(turn: Turn, _: None) -> Any:
+            return await handler(turn, inside)
+
+        return journal, work
+
+    journal, work = build(first)
+    serving = asyncio.create_task(work.run(None, run_id="r"))
+    await inside.wait()
+    await journal.aclose()
+    with pytest.raises((asyncio.CancelledError, Exception)):
+        await serving
+    return build(second)
+
+
+@pytest.mark.parametrize("replay", ["safe", "never"])
+@pytest.mark.parametrize("instead", ["nothing", "another", "a named one", "another kind"])
+async def test_a_call_in_doubt_that_is_not_asked_for(url: str, replay: Policy, instead: str) -> None:
+    did: list[str] = []
+    started = asyncio.Event()
+
+    @tool(replay=replay)
+    async def pay(inside: str) -> None:
+        did.append("pay")
+        started.set()
+        await asyncio.Event().wait()
+
+    @tool(replay=replay)
+    async def pay_anew(inside: str) -> None:
+        did.append("pay anew")
+
+    async def first(turn: Turn, inside: asyncio.Event) -> None:
+        nonlocal started
+        started = inside
+        await turn.tool(pay, "x")
+
+    async def second(turn: Turn, inside: asyncio.Event) -> None:
+        if instead == "another":
+            await turn.tool(pay_anew, "x")
+        elif instead == "a named one":
+            await turn.tool(pay_anew.options(key="pay"), "x")
+        elif instead == "another kind":
+            await turn.model(pay, "x")
+
+    async with Journal(url):
+        journal, work = await in_doubt(url, first, second)
+        async with journal:
+            with pytest.raises(TurnBlocked, match="pay#1"):
+                await work.run(None, run_id="r")
+    assert did == ["pay"], "nothing ran in its place"
+
+
+async def test_nothing_new_runs_inside_old_history_under_a_key_either(url: str) -> None:
+    did: list[str] = []
+
+    async def new() -> None:
+        did.append("new")
+
+    async def handler(turn: Turn) -> None:
+        if turn.attempt > 1:
+            await turn.step(step(new).options(key="new"))
+        await turn.step(quick, 1)
+
+    with pytest.raises(TurnBlocked, match=r"asks for step 'new'.*log holds step 'quick#1'"):
+        await twice(url, handler)
+    assert did == []
+
+
+async def test_keys_of_tasks_side_by_side_keep_no_order(url: str) -> None:
+    async def handler(turn: Turn) -> list[Any]:
+        calls = [turn.step(step(quick).options(key=f"k{n}"), n) for n in range(3)]
+        if turn.attempt > 1:
+            calls.reverse()
+        tasks = [asyncio.create_task(call) for call in calls]
+        return sorted(await asyncio.gather(*tasks))
+
+    assert await twice(url, handler) == ([0, 1, 2], [0, 1, 2])
+
+
+async def test_it_is_blocked_though_the_task_that_diverged_is_awaited_by_nobody(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.attempt._RECANCEL_SECONDS", 3600)
+
+    async def handler(turn: Turn) -> None:
+        queue: asyncio.Queue[int] = asyncio.Queue()
+
+        async def produce() -> None:
+            try:
+                await queue.put(await turn.step(quick, turn.attempt))
+            except BaseException:
+                if turn.attempt == 1:
+                    raise
+
+        producing = asyncio.create_task(produce())
+        await queue.get()
+        await producing
+
+    with pytest.raises(TurnBlocked, match='"n":2'):
+        await twice(url, handler)
+
+
+async def test_it_is_blocked_though_the_handler_swallows_it_and_waits(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.attempt._RECANCEL_SECONDS", 0.05)
+
+    async def handler(turn: Turn) -> None:
+        try:
+            await turn.step(quick, turn.attempt)
+        except BaseException:
+            await asyncio.Event().wait()
+
+    with pytest.raises(TurnBlocked, match='"n":2'):
+        await twice(url, handler)
+
+
+@pytest.mark.parametrize("replay", ["safe", "never"])
+async def test_what_is_under_way_beside_it_stays_in_doubt(url: str, replay: Policy) -> None:
+    """It is cancelled because the turn stops here, which code that goes by the log will not do again.
+
+    A call that is new does not begin inside old history, so what it is beside is a call in doubt.
+    """
+    journal = Journal(url)
+    begun, reached = asyncio.Event(), asyncio.Event()
+    attempt = 1
+
+    @tool(replay=replay)
+    async def slow() -> str:
+        begun.set()
+        if attempt == 2:
+            await asyncio.Event().wait()
+        return "slow"
+
+    async def interrupted(number: int) -> int:
+        if attempt == 1:
+            reached.set()
+            await asyncio.Event().wait()
+        return number
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> str:
+        nonlocal attempt
+        attempt = turn.attempt
+
+        async def other() -> None:
+            await turn.step(quick, 0)
+            if attempt == 2:
+                await begun.wait()
+            await turn.model(interrupted, 2 if attempt == 2 else 1)
+
+        if attempt == 1:
+            running = asyncio.create_task(other())
+            await reached.wait()
+            assert not running.done()
+            raise Again
+        async with asyncio.TaskGroup() as group:
+            group.create_task(other())
+            beside = group.create_task(turn.tool(slow))
+        return beside.result().status
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="Again"):
+            await work.run(None, run_id="r")
+        with pytest.raises(TurnBlocked, match='"number":2'):
+            await (await journal.retry("r")).settle(20, serve=True)
+        done = await (await journal.retry("r")).settle(20, serve=True)
+    assert done == ("ok" if replay == "safe" else "unknown")
+
+
+async def test_what_the_handler_raised_is_not_hidden_by_calls_that_it_did_not_come_to(url: str) -> None:
+    async def handler(turn: Turn) -> None:
+        if turn.attempt == 1:
+            await turn.step(quick, 1)
+        elif turn.attempt == 2:
+            raise KeyError("my own bug")
+
+    with pytest.raises(TurnBlocked, match=r"no longer asks for it; .*raised KeyError: 'my own bug'") as told:
+        await twice(url, handler)
+    assert isinstance(told.value.__cause__, KeyError)
+    assert told.value.__cause__.__traceback__ is not None
+    async with Journal(url) as journal:
+        if url.startswith("sqlite"):
+            record = (await journal.read("r"))[-1]
+            body = open_record(record)
+            assert isinstance(body, Blocked)
+            assert "KeyError: 'my own bug'" in body.detail
+
+
+async def test_of_foreign_errors_the_record_names_the_class_alone(url: str) -> None:
+    class Bug(RuntimeError):
+        pass
+
+    async def handler(turn: Turn) -> None:
+        if turn.attempt == 1:
+            await turn.step(quick, 1)
+        else:
+            raise Bug("a secret")
+
+    with pytest.raises(TurnBlocked, match=r"raised .*Bug; deploy") as told:
+        await twice(url, handler)
+    assert "secret" not in str(told.value)
+
+
+async def test_the_log_line_of_a_divergence_quotes_no_input(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def look(word: str) -> None: ...
+
+    async def handler(turn: Turn) -> None:
+        await turn.step(look, f"a secret {turn.attempt}")
+
+    with pytest.raises(TurnBlocked, match="a secret 2"):
+        await twice(url, handler)
+    assert "turn blocked" in caplog.text
+    assert "secret" not in caplog.text
