@@ -6,9 +6,6 @@ matcher's fold of one turn, which keeps to what decides and forgets who did it.
 
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import Any
-
-from msgspec import Raw
 
 from journal.core.codec import DECODE, open_record
 from journal.core.records import (
@@ -17,6 +14,7 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    Observed,
     Record,
     RunClosed,
     RunCreated,
@@ -33,20 +31,15 @@ from journal.replay.state import (
     AttemptState,
     BlockedState,
     CallState,
-    Kept,
     OutcomeState,
     RetryState,
     RunState,
-    TryState,
     TurnState,
     error_state,
     kept,
     maybe_kept,
     origin_state,
 )
-
-_NONE: dict[str, Any] = {}
-"""Shared by all outcomes whose usage nobody told: a dict for each would be a fifth of what a run takes."""
 
 
 def fold(records: Iterable[Record], upto: int | None = None) -> RunState:
@@ -65,12 +58,12 @@ class _Turn:
 
     __slots__ = ("calls", "results", "state")
 
-    def __init__(self, state: TurnState, results: dict[str, Value]) -> None:
+    def __init__(self, state: TurnState) -> None:
         self.state = state
         self.calls: dict[str, CallState] = {}
         """The call that a key stands for now: one that was set aside makes room for another."""
-        self.results = results
-        """What `Inputs` has of its results: it is told of them here, for speed."""
+        self.results: dict[str, Value] | None = None
+        """What `Inputs` has of its results, once somebody may build on them: see `RunFold._results`."""
 
 
 class RunFold:
@@ -118,59 +111,36 @@ class RunFold:
                     turn_id = record.turn
                     turn = self._turns.get(turn_id or "")
                     calls, results, epoch, attempt = _doors_of(turn)
-                    known = self.state.calls
+                    known, of = self.state.calls, turn_id or ""
                 last = record
                 if type(body) is CallOutcome and turn is not None:
-                    key, time, value, error = record.key or "", record.time, body.value, body.error
+                    key, time, value = record.key or "", record.time, body.value
                     call = calls.get(key) or self._call(turn, key)
-                    if value is None:
-                        results.pop(key, None)
-                    else:
-                        results[key] = value
+                    if results is not None:
+                        if value is None:
+                            results.pop(key, None)
+                        else:
+                            results[key] = value
                     author = attempt if record.epoch == epoch else _attempt_of(turn, record.epoch)
-                    call.outcome = OutcomeState(
-                        record.seq,
-                        time,
-                        author,
-                        body.status,
-                        Kept(len(value), Raw(value)) if type(value) is bytes else maybe_kept(value),
-                        None if error is None else error_state(error),
-                        body.lost,
-                        body.usage or _NONE,
-                        body.tries,
-                        body.evidence,
-                        body.probed,
-                        body.finish,
-                        body.raw_finish,
-                        body.rate_limits or _NONE,
-                    )
-                    if call.tries and (tried := call.tries[-1]).attempt == author:
-                        tried.ending = "answered"
-                        if tried.time < time:
-                            call.duration_seconds = time - tried.time
+                    call.outcome = OutcomeState(record.seq, time, author, body)
+                    if (tried := call.intent) is not None and tried.attempt == author:
+                        call.ending = "answered"
+                        if call.time < time:
+                            call.duration_seconds = time - call.time
                 elif type(body) is CallIntent and turn is not None:
-                    key, given = record.key or "", body.input
-                    if body.difference is not None:
-                        shown: Kept | None = Kept(body.difference.size, seq=record.seq)
-                    elif type(given) is bytes:
-                        shown = Kept(len(given), Raw(given))
-                    else:
-                        shown = maybe_kept(given)
+                    key = record.key or ""
                     if body.kind == "model":
+                        results = self._results(turn)
                         self.inputs.add(record, body)
-                    tried = TryState(record.seq, record.time, body.attempt, body.number)
                     standing = calls.get(key)
-                    if standing is None:
-                        number, of = len(known) + 1, turn.state.id
-                        standing = CallState(
-                            number, of, key, body.kind, body.name, body.policy, shown, (tried,)
-                        )
+                    if standing is not None:
+                        standing.tried(record.seq, record.time, body)
+                    else:
+                        standing = CallState(len(known) + 1, of, key, record.seq, record.time, body)
                         calls[key] = standing
                         known.append(standing)
-                    else:
-                        standing.kind, standing.name, standing.policy = body.kind, body.name, body.policy
-                        standing.input = shown
-                        standing.tries += (tried,)
+                elif type(body) is Observed and turn is not None:
+                    pass  # what the handler read is not shown
                 else:
                     self._add_other(self.state, record, body)
                     turn = None
@@ -193,9 +163,7 @@ class RunFold:
             case TurnSubmitted() if record.turn is not None:
                 submitted = TurnState(record.turn, record.seq, record.time, kept(body.input))
                 state.turns.append(submitted)
-                known = self._turns.setdefault(
-                    record.turn, _Turn(submitted, self.inputs.results_of(record.turn))
-                )
+                known = self._turns.setdefault(record.turn, _Turn(submitted))
                 known.state = submitted
             case _ if (found := self._turns.get(record.turn or "")) is not None:
                 self._add_to_turn(found, record, body)
@@ -209,11 +177,9 @@ class RunFold:
         """
         putting = Whole(blobs)
         for call in self.state.calls:
-            if call.input is None or call.input.seq is None or call.input.json is not None:
-                continue
-            found = self.inputs.at(call.input.seq)
+            found = self.inputs.at(call.seq) if call.whole is None else None
             if found is not None and all(ref.blob in blobs for ref in blobs_of(found)):
-                call.input = Kept(call.input.size, Raw(putting.of(found)))
+                call.whole = putting.of(found)
 
     def _add_to_turn(self, folded: _Turn, record: Record, body: Body) -> None:
         turn = folded.state
@@ -266,12 +232,22 @@ class RunFold:
                 is_own = bool(turn.attempts) and turn.attempts[-1].epoch == record.epoch
                 _end_attempt(folded, "blocked" if is_own else "interrupted", record)
             case TurnRetried():
+                self._results(folded)  # while the calls are there that it may set aside
                 _retry(folded, record, body)
             case CancelRequested():
                 if turn.cancel_requested is None:
                     turn.cancel_requested, turn.cancel_reason = record.seq, body.reason
             case _:
                 pass
+
+    def _results(self, turn: _Turn) -> dict[str, Value]:
+        """What calls of the turn gave. A turn that asks no model does without: it would be a tenth of its memory."""
+        if turn.results is None:
+            turn.results = self.inputs.results_of(turn.state.id)
+            for key, call in turn.calls.items():
+                if call.outcome is not None and (value := call.outcome.body.value) is not None:
+                    turn.results[key] = value
+        return turn.results
 
     def _call(self, turn: _Turn, key: str) -> CallState:
         calls = self.state.calls
@@ -280,10 +256,10 @@ class RunFold:
         return call
 
 
-def _doors_of(turn: _Turn | None) -> tuple[dict[str, CallState], dict[str, Value], int | None, int]:
+def _doors_of(turn: _Turn | None) -> tuple[dict[str, CallState], dict[str, Value] | None, int | None, int]:
     """Its calls and results; epoch and number of its last attempt, (None, 0) where it has none."""
     if turn is None:
-        return {}, {}, None, 0
+        return {}, None, None, 0
     last = turn.state.attempts[-1] if turn.state.attempts else None
     epoch, number = (None, 0) if last is None else (last.epoch, last.number)
     return turn.calls, turn.results, epoch, number
@@ -303,8 +279,8 @@ def _end_attempt(turn: _Turn, ending: AttemptEnding, record: Record) -> None:
     attempt = attempts[-1]
     attempt.ending, attempt.ended_seq, attempt.ended_time = ending, record.seq, record.time
     for call in turn.calls.values():
-        if call.outcome is None and call.tries and call.tries[-1].ending == "open":
-            call.tries[-1].ending = "interrupted"
+        if call.outcome is None and call.ending == "open":
+            call.ending = "interrupted"
 
 
 def _retry(folded: _Turn, record: Record, body: TurnRetried) -> None:
@@ -332,7 +308,7 @@ def _tell(turn: TurnState, call: CallState, record: Record, value: Value | None)
     """Somebody told what the call gave."""
     attempt = call.outcome.attempt if call.outcome else turn.attempts[-1].number
     seq = call.outcome.seq if call.outcome else record.seq
-    call.outcome = OutcomeState(seq, record.time, attempt, "ok", maybe_kept(value), by_hand=record.seq)
+    call.outcome = OutcomeState(seq, record.time, attempt, CallOutcome(status="ok", value=value), record.seq)
 
 
 def is_set_aside(call: CallState, body: TurnRetried) -> bool:
@@ -347,9 +323,7 @@ def is_set_aside(call: CallState, body: TurnRetried) -> bool:
 
 def place_of(call: CallState) -> int:
     """The seq under which a result may be told by hand: of its outcome, else of its last intent."""
-    if call.outcome is not None:
-        return call.outcome.seq
-    return call.tries[-1].seq if call.tries else 0
+    return call.seq if call.outcome is None else call.outcome.seq
 
 
 def began(call: CallState) -> int:

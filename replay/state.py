@@ -1,17 +1,21 @@
 """A run as people read it: its turns, their attempts, their calls, and how each ended.
 
-Plain data, made by `fold.py` from records and drawn by `timeline.py`. `export` gives equal states equal bytes, on
-any world and any machine. A release leaves no record, so the log alone cannot tell a holder at work from one that
+Made by `fold.py` from records and drawn by `timeline.py`. Calls hold the bodies of their records, and look up in them
+what those say: copies would be most of what a fold costs. `export` spells it out, and gives equal states equal bytes,
+on any world and any machine. A release leaves no record, so the log alone cannot tell a holder at work from one that
 let go: such an attempt is `open` until the next one starts.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from journal.core.records import (
     BlobRef,
+    CallIntent,
     CallKind,
+    CallOutcome,
     ErrorInfo,
     FinishReason,
     Origin,
@@ -19,6 +23,39 @@ from journal.core.records import (
     Policy,
     Value,
 )
+
+_CALL = (
+    "number",
+    "turn",
+    "key",
+    "kind",
+    "name",
+    "policy",
+    "input",
+    "tries",
+    "outcome",
+    "duration_seconds",
+    "evidence",
+    "superseded_by",
+)
+_OUTCOME = (
+    "seq",
+    "time",
+    "attempt",
+    "status",
+    "value",
+    "error",
+    "lost",
+    "usage",
+    "tries",
+    "evidence",
+    "is_probed",
+    "finish",
+    "raw_finish",
+    "rate_limits",
+    "by_hand",
+)
+"""What is exported of a call, and of its outcome."""
 
 AttemptEnding = Literal[
     "open", "finished", "failed", "interrupted", "lost", "released", "blocked", "cancelled", "closed"
@@ -49,7 +86,7 @@ class ErrorState(msgspec.Struct, frozen=True, gc=False):
     data: Kept | None = None
 
 
-class TryState(msgspec.Struct, gc=False):
+class TryState(msgspec.Struct, frozen=True, gc=False):
     """One intent of a call."""
 
     seq: int
@@ -60,26 +97,70 @@ class TryState(msgspec.Struct, gc=False):
 
 
 class OutcomeState(msgspec.Struct, frozen=True, gc=False):
-    """How a call ended."""
+    """How a call ended: its record's body, and what that does not know."""
 
     seq: int
     time: float
     attempt: int
     """The attempt that recorded it; another one than tried it, where it carried on."""
-    status: OutcomeStatus
-    value: Kept | None = None
-    error: ErrorState | None = None
-    lost: str | None = None
-    usage: dict[str, int] = {}
-    tries: int = 1
-    """Step retries within the attempt."""
-    evidence: int | None = None
-    is_probed: bool = False
-    finish: FinishReason | None = None
-    raw_finish: str | None = None
-    rate_limits: dict[str, float] = {}
+    body: CallOutcome
     by_hand: int | None = None
     """Seq of the `turn.retried` in which somebody told it."""
+
+    @property
+    def status(self) -> OutcomeStatus:
+        """Whether it gave a value."""
+        return self.body.status
+
+    @property
+    def value(self) -> Kept | None:
+        """What it gave."""
+        return maybe_kept(self.body.value)
+
+    @property
+    def error(self) -> ErrorState | None:
+        """What it raised."""
+        return error_state(self.body.error)
+
+    @property
+    def lost(self) -> str | None:
+        """What `repr` gave of a value that could not be kept."""
+        return self.body.lost
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """What a model call used up."""
+        return self.body.usage
+
+    @property
+    def tries(self) -> int:
+        """Step retries within the attempt."""
+        return self.body.tries
+
+    @property
+    def evidence(self) -> int | None:
+        """Seq of the late result it rests on."""
+        return self.body.evidence
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether a probe, not the act, gave it."""
+        return self.body.probed
+
+    @property
+    def finish(self) -> FinishReason | None:
+        """Why the model ended its reply."""
+        return self.body.finish
+
+    @property
+    def raw_finish(self) -> str | None:
+        """The same in the provider's word."""
+        return self.body.raw_finish
+
+    @property
+    def rate_limits(self) -> dict[str, float]:
+        """What the provider said is left."""
+        return self.body.rate_limits
 
 
 class CallState(msgspec.Struct, gc=False):
@@ -89,11 +170,15 @@ class CallState(msgspec.Struct, gc=False):
     """Counts the calls of the run in the order of their first start, from 1. People name calls by it."""
     turn: str
     key: str
-    kind: CallKind | None = None
-    name: str = ""
-    policy: Policy | None = None
-    input: Kept | None = None
-    tries: tuple[TryState, ...] = ()
+    seq: int = 0
+    """Of the last intent, as `time`, `intent` and `ending` are."""
+    time: float = 0.0
+    intent: CallIntent | None = None
+    ending: TryEnding = "open"
+    earlier: tuple[TryState, ...] = ()
+    """All tries but the last."""
+    whole: bytes | None = None
+    """The input, put together, of an intent that holds what is new of it."""
     outcome: OutcomeState | None = None
     duration_seconds: float | None = None
     """From the last intent to the outcome, by the store's clock. None where they were written together."""
@@ -103,15 +188,51 @@ class CallState(msgspec.Struct, gc=False):
     """Seq of the `turn.retried` that set it aside."""
 
     @property
+    def kind(self) -> CallKind | None:
+        """None where there is no intent."""
+        return None if self.intent is None else self.intent.kind
+
+    @property
+    def name(self) -> str:
+        """Of what is called; empty where there is no intent."""
+        return "" if self.intent is None else self.intent.name
+
+    @property
+    def policy(self) -> Policy | None:
+        """None where there is no intent."""
+        return None if self.intent is None else self.intent.policy
+
+    @property
+    def input(self) -> Kept | None:
+        """What it was last asked with."""
+        if self.intent is None or (said := self.intent.difference) is None:
+            return None if self.intent is None else maybe_kept(self.intent.input)
+        return Kept(said.size, seq=self.seq) if self.whole is None else kept(self.whole)
+
+    @property
+    def tries(self) -> tuple[TryState, ...]:
+        """Its intents in order."""
+        if self.intent is None:
+            return ()
+        last = TryState(self.seq, self.time, self.intent.attempt, self.intent.number, self.ending)
+        return (*self.earlier, last)
+
+    def tried(self, seq: int, time: float, intent: CallIntent) -> None:
+        """It was tried, or tried again."""
+        self.earlier = self.tries
+        self.seq, self.time, self.intent, self.ending, self.whole = seq, time, intent, "open", None
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether it was interrupted and nothing has settled it."""
-        return self.outcome is None and bool(self.tries) and self.tries[-1].ending == "interrupted"
+        return self.outcome is None and self.intent is not None and self.ending == "interrupted"
 
     @property
     def is_carried_on(self) -> bool:
         """Whether an attempt ended inside it, and a later one tried it again or settled it."""
-        first = self.tries[0].attempt if self.tries else None
-        last = self.outcome.attempt if self.outcome else self.tries[-1].attempt if self.tries else None
+        tries = self.tries
+        first = tries[0].attempt if tries else None
+        last = self.outcome.attempt if self.outcome else tries[-1].attempt if tries else None
         return first != last
 
 
@@ -232,7 +353,24 @@ class RunState(msgspec.Struct):
 
 def export(state: RunState) -> bytes:
     """The state as canonical JSON: equal states give equal bytes."""
-    return msgspec.json.encode(state, order="sorted")
+    return encode(plain(state))
+
+
+def encode(shown: dict[str, Any]) -> bytes:
+    """What `plain` gave as canonical JSON."""
+    return msgspec.json.encode(shown, order="sorted")
+
+
+def plain(state: RunState) -> dict[str, Any]:
+    """The state with its calls spelled out, as it is exported."""
+    return {**asdict(state), "calls": [_plain_call(call) for call in state.calls]}
+
+
+def _plain_call(call: CallState) -> dict[str, Any]:
+    shown = {name: getattr(call, name) for name in _CALL}
+    if call.outcome is not None:
+        shown["outcome"] = {name: getattr(call.outcome, name) for name in _OUTCOME}
+    return shown
 
 
 def kept(value: Value) -> Kept:

@@ -111,7 +111,7 @@ async def fill(found: Found, fold: RunFold) -> None:
     """Put all inputs of the run together; what lies in blobs is fetched."""
     blobs: dict[str, bytes] = {}
     for call in fold.state.calls:
-        given = None if call.input is None or call.input.seq is None else fold.inputs.at(call.input.seq)
+        given = fold.inputs.at(call.seq)
         for ref in () if given is None else blobs_of(given):
             if ref.blob not in blobs:
                 blobs[ref.blob] = await found.get_blob(ref.blob)

@@ -1,6 +1,7 @@
 """`journal show RUN`."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -15,10 +16,12 @@ from journal.core.errors import LogError
 from journal.core.ports import RunInfo
 from journal.engine.held import advice, is_held_back
 from journal.replay.fold import RunFold
-from journal.replay.state import Kept, RunState, export
+from journal.replay.state import Kept, RunState, encode, plain
 from journal.replay.timeline import marked_lines, rows
 
 _LONGEST = 2000
+_Blobs = dict[str, msgspec.Raw]
+"""Values by the id of the blob they lie in."""
 
 
 @click.command
@@ -39,20 +42,21 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
     it stands in the queue.
     """
 
-    async def read(found: Found) -> tuple[Found, RunState, LogError | None, bool]:
+    async def read(found: Found) -> tuple[Found, RunState, _Blobs | None, LogError | None, bool]:
         fold, damage = await _fold(found, upto)
-        state = fold.state
+        blobs: _Blobs | None = None
         if with_values:
             await fill(found, fold)
-            await _fetch(found, state)
-        return found, state, damage, damage is None and await is_held_back(found.source, found.info)
+            blobs = await _fetch(found, fold.state)
+        is_held = damage is None and await is_held_back(found.source, found.info)
+        return found, fold.state, blobs, damage, is_held
 
-    found, state, damage, held_back = with_found(settings, run_id, read)
+    found, state, blobs, damage, held_back = with_found(settings, run_id, read)
     info = found.info
     if settings.as_json:
-        emit(_as_json(info, state, with_values, held_back))
+        emit(_as_json(info, state, blobs, held_back))
     else:
-        _draw(state, with_values)
+        _draw(state, blobs)
         if found.world is None:
             remark(f"exported, as it stood then; journal import {run_id} puts it into a store")
         else:
@@ -75,11 +79,13 @@ async def _fold(found: Found, upto: int | None) -> tuple[RunFold, LogError | Non
     return fold, None
 
 
-async def _fetch(found: Found, state: RunState) -> None:
-    """Put the values that lie in blobs where they belong."""
-    for value in _values(state):
-        if value.blob is not None:
-            value.json = msgspec.Raw(await found.get_blob(value.blob))
+async def _fetch(found: Found, state: RunState) -> _Blobs:
+    """The values that do not lie in their records."""
+    return {
+        value.blob: msgspec.Raw(await found.get_blob(value.blob))
+        for value in _values(plain(state))
+        if value.blob is not None
+    }
 
 
 def _values(part: Any) -> Iterator[Kept]:
@@ -88,20 +94,21 @@ def _values(part: Any) -> Iterator[Kept]:
     elif isinstance(part, msgspec.Struct):
         for name in part.__struct_fields__:
             yield from _values(getattr(part, name))
-    elif isinstance(part, list):
-        for item in part:
+    elif isinstance(part, list | dict):
+        for item in part.values() if isinstance(part, dict) else part:
             yield from _values(item)
 
 
-def _as_json(info: RunInfo, state: RunState, with_values: bool, held_back: bool) -> dict[str, Any]:
-    if not with_values:
-        for value in _values(state):
-            value.json = None
-    return {"info": info_of(info, held_back=held_back), "state": msgspec.Raw(export(state))}
+def _as_json(info: RunInfo, state: RunState, blobs: _Blobs | None, held_back: bool) -> dict[str, Any]:
+    shown = plain(state)
+    for value in _values(shown):
+        value.json = None if blobs is None else _json(value, blobs)
+    return {"info": info_of(info, held_back=held_back), "state": msgspec.Raw(encode(shown))}
 
 
-def _draw(state: RunState, with_values: bool) -> None:
-    for mark, line in marked_lines(rows(state, _text if with_values else None)):
+def _draw(state: RunState, blobs: _Blobs | None) -> None:
+    show = None if blobs is None else partial(_text, blobs)
+    for mark, line in marked_lines(rows(state, show)):
         say(line, mark)
 
 
@@ -127,8 +134,13 @@ def _advise(info: RunInfo, state: RunState, held_back: bool) -> None:
         remark(f"once its cause is gone: journal retry {info.run}")
 
 
-def _text(value: Kept) -> str:
-    if value.json is None:
+def _json(value: Kept, blobs: _Blobs) -> msgspec.Raw | None:
+    return value.json if value.blob is None else blobs[value.blob]
+
+
+def _text(blobs: _Blobs, value: Kept) -> str:
+    json = _json(value, blobs)
+    if json is None:
         return f"blob {value.blob}"
-    text = bytes(value.json).decode()
+    text = bytes(json).decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({value.size:,} bytes, whole with --json)"

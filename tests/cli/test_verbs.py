@@ -62,6 +62,9 @@ def test_show_upto_draws_it_as_it_was(cli: Cli) -> None:
 def test_large_values_come_out_of_their_blobs(cli: Cli) -> None:
     worked(cli, ("support", "x" * 100_000, "--run", "r"))
     assert "X" * 100_000 in cli("show", "r", "--json", "--values").stdout
+    assert (
+        f'output: "{"X" * 1_999}… (100,002 bytes, whole with --json)' in cli("show", "r", "--values").stdout
+    )
 
 
 def test_the_same_submit_is_one_turn(cli: Cli) -> None:

@@ -7,16 +7,20 @@ from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRe
 from journal.core.records import (
     BlobRef,
     CallEvidence,
+    CallIntent,
     CallOutcome,
     CancelRequested,
+    Difference,
+    ErrorInfo,
     RunClosed,
     TurnFinished,
+    TurnRetried,
     TurnStarted,
 )
 from journal.replay.fold import RunFold, fold
 from journal.replay.history import TurnHistory
 from journal.replay.state import Kept, export
-from tests.replay.hand import Hand, refund
+from tests.replay.hand import EPOCH, Hand, refund
 
 
 def test_attempts_tell_how_they_ended() -> None:
@@ -192,6 +196,140 @@ def test_the_export_is_canonical_json_and_the_same_each_time() -> None:
         b'{"agent":"support","calls":[{"duration_seconds":1.0,"evidence":[],"input":{"json":"hello","size":7}'
     )
     assert msgspec.json.decode(data)["turns"][0]["output"] == {"json": "bye", "size": 5}
+
+
+def test_the_export_spells_out_what_the_records_of_a_call_say() -> None:
+    """Every field: people and programs read this shape."""
+    hand = Hand()
+    hand.start(1)
+    hand.add(
+        CallIntent(
+            kind="model", name="gpt", input=BlobRef("aa", 70_000), input_digest=b"d", policy="safe", attempt=1
+        ),
+        key="gpt#1",
+    )
+    hand.start(2, taken_over=True)
+    hand.add(
+        CallIntent(
+            kind="model", name="gpt", input=b"[1]", input_digest=b"d", policy="never", attempt=2, number=2
+        ),
+        key="gpt#1",
+    )
+    hand.add(
+        CallOutcome(
+            status="error",
+            value=BlobRef("bb", 80_000),
+            error=ErrorInfo(type="ValueError", args=b"[2]", code="E1", data=BlobRef("cc", 90_000)),
+            lost="<object>",
+            usage={"output_tokens": 7},
+            finish="stop",
+            raw_finish="end_turn",
+            rate_limits={"requests_remaining": 49.5},
+            tries=3,
+            evidence=9,
+            probed=True,
+        ),
+        key="gpt#1",
+    )
+    hand.settle("told#1", "unknown")
+    hand.block()
+    retried = hand.add(TurnRetried(settled={8: b"true"}, superseded=(7,)))
+    hand.intend("gpt#1", attempt=2)
+    settled, told, begun = msgspec.json.decode(export(fold(hand.records)))["calls"]
+    assert (retried, settled) == (
+        10,
+        {
+            "number": 1,
+            "turn": "start",
+            "key": "gpt#1",
+            "kind": "model",
+            "name": "gpt",
+            "policy": "never",
+            "input": {"size": 3, "json": [1]},
+            "tries": [
+                {"seq": 4, "time": EPOCH + 3, "attempt": 1, "number": 1, "ending": "interrupted"},
+                {"seq": 6, "time": EPOCH + 5, "attempt": 2, "number": 2, "ending": "answered"},
+            ],
+            "outcome": {
+                "seq": 7,
+                "time": EPOCH + 6,
+                "attempt": 2,
+                "status": "error",
+                "value": {"size": 80_000, "blob": "bb"},
+                "error": {
+                    "type": "ValueError",
+                    "code": "E1",
+                    "args": {"size": 3, "json": [2]},
+                    "data": {"size": 90_000, "blob": "cc"},
+                },
+                "lost": "<object>",
+                "usage": {"output_tokens": 7},
+                "tries": 3,
+                "evidence": 9,
+                "is_probed": True,
+                "finish": "stop",
+                "raw_finish": "end_turn",
+                "rate_limits": {"requests_remaining": 49.5},
+                "by_hand": None,
+            },
+            "duration_seconds": 1.0,
+            "evidence": [],
+            "superseded_by": 10,
+        },
+    )
+    assert told == {
+        "number": 2,
+        "turn": "start",
+        "key": "told#1",
+        "kind": None,
+        "name": "",
+        "policy": None,
+        "input": None,
+        "tries": [],
+        "outcome": {
+            "seq": 8,
+            "time": EPOCH + 9,
+            "attempt": 2,
+            "status": "ok",
+            "value": {"size": 4, "json": True},
+            "error": None,
+            "lost": None,
+            "usage": {},
+            "tries": 1,
+            "evidence": None,
+            "is_probed": False,
+            "finish": None,
+            "raw_finish": None,
+            "rate_limits": {},
+            "by_hand": 10,
+        },
+        "duration_seconds": None,
+        "evidence": [],
+        "superseded_by": None,
+    }
+    assert (begun["number"], begun["outcome"], begun["tries"][0]["ending"]) == (3, None, "open")
+
+
+def test_a_model_call_builds_on_results_from_before_the_first_and_on_what_was_set_aside() -> None:
+    hand = Hand()
+    hand.start(1)
+    hand.settle("look#1")
+    outcome = hand.settle("look#2")
+    hand.retry(outcome)
+    hand.intend("gpt#1", "model")
+    hand.settle("look#3")
+    said = Difference(base="gpt#1", outcomes=("look#1", "look#2", "look#3"), keep=(), size=0, crc=0)
+    seq = hand.add(
+        CallIntent(
+            v=2, kind="model", name="gpt", input_digest=b"", policy="safe", attempt=1, difference=said
+        ),
+        key="gpt#2",
+    )
+    run = RunFold()
+    run.extend(hand.records)
+    found = run.inputs.at(seq)
+    assert found is not None
+    assert found.outcomes == (b'{"done":"look#1"}', b'{"done":"look#2"}', b'{"done":"look#3"}')
 
 
 def test_page_by_page_comes_to_the_same() -> None:
