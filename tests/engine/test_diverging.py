@@ -154,7 +154,7 @@ async def test_what_is_under_way_beside_it_stays_in_doubt(url: str, replay: Poli
 
     A call that is new does not begin inside old history, so what it is beside is a call in doubt.
     """
-    begun = asyncio.Event()
+    begun, reached = asyncio.Event(), asyncio.Event()
     attempt = 1
 
     @tool(replay=replay)
@@ -189,7 +189,6 @@ async def test_what_is_under_way_beside_it_stays_in_doubt(url: str, replay: Poli
             beside = group.create_task(turn.tool(slow))
         return beside.result().status
 
-    reached = asyncio.Event()
     journal, work = await in_doubt(url, first, second)
     async with journal:
         with pytest.raises(TurnBlocked, match="divergence"):
