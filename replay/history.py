@@ -125,6 +125,8 @@ class TurnHistory:
         self.submitted: TurnSubmitted | None = None
         self.submitted_seq = 0
         self.attempts = 0
+        self.started_at = 0.0
+        """When the first attempt began: wall clock of the store, seconds."""
         self.calls: dict[str, CallHistory] = {}
         self.observed: dict[str, Observed] = {}
         self.nonces: dict[str, bytes] = {}
@@ -199,6 +201,7 @@ class TurnHistory:
                 self.observed_at[key] = record.seq, record.time
             case TurnStarted():
                 self.attempts = max(self.attempts, body.attempt)
+                self.started_at = self.started_at or record.time
             case TurnSubmitted():
                 self.submitted = body
                 self.submitted_seq = record.seq

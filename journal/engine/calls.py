@@ -146,6 +146,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
         return await _carry_out(attempt, call, 1)
     decision = decide(call, history)
     history.claim(call.key)
+    attempt.order.claimed()
     attempt.asked(call, decision)
     match decision:
         case Serve(outcome):

@@ -45,8 +45,11 @@ class Order:
         """Those that the code has cancelled again, and whose turn it is not yet."""
         self._live: list[tuple[int, asyncio.Future[None]]] = []
         """By landing (`Holding.commit`)."""
-        self._new: list[Asked] = []
+        self._new: list[tuple[Asked, asyncio.Future[None]]] = []
         """Calls that are in no record, and wait for all that is."""
+        self._is_past = False
+        """Whether every recorded call was asked for, and every outcome released."""
+        self._unasked: asyncio.TimerHandle | None = None
         self._ready: deque[Any] | None = getattr(self._loop, "_ready", None)
         self._passes = self._restless = 0
         self._is_ticking = False
@@ -150,13 +153,28 @@ class Order:
             await self.live(0)
 
     async def passed(self, asked: Asked) -> None:
-        """`drained`, for a call that is in no record: it acts behind all that is. Raises `Diverged` as that does."""
-        if self._due:
-            self._new.append(asked)
-            try:
-                await self.live(0)
-            finally:
-                self._new.remove(asked)
+        """Return once all that is recorded was released and asked for: a call that is in no record acts behind it.
+
+        Raises `Diverged` if the code does not ask for what is recorded.
+        """
+        if self._is_past or self._has_passed():
+            return
+        place = asked, self._loop.create_future()
+        self._new.append(place)
+        self._stir()
+        try:
+            await place[1]
+        finally:
+            self._new.remove(place)
+
+    def claimed(self) -> None:
+        """The code has asked for a recorded call."""
+        if self._new:
+            self._stir()
+
+    def _has_passed(self) -> bool:
+        self._is_past = not self._due and self._attempt.history.unclaimed() is None
+        return self._is_past
 
     def drop(self, key: str) -> None:
         """Nobody waits for that event any more: the next one may come."""
@@ -187,7 +205,7 @@ class Order:
             self._loop.call_soon(self._tick)
 
     def _is_awaited(self) -> bool:
-        return bool((self._asked and self._due) or self._live)
+        return bool((self._asked and self._due) or self._live or self._new)
 
     def _has_ready(self) -> bool:
         """Whether anything of this attempt is about to run, as far as the loop shows."""
@@ -198,10 +216,7 @@ class Order:
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""
         if not self._due:
-            live = self._live[0][1]
-            if not live.done():
-                live.set_result(None)
-            self._stir()
+            self._rest_behind()
             return
         event = self._due[0]
         future = self._asked.get(event.key)
@@ -221,6 +236,29 @@ class Order:
         if self._stall is None:
             gap = max(0.0, event.time - self._released_at)
             self._stall = self._loop.call_later(gap + REPLAY_STALL_SECONDS, self._stalled, event)
+
+    def _rest_behind(self) -> None:
+        """All outcomes were released: what is live comes, and then what is new, once everything was asked for."""
+        if not self._live and not self._has_passed():
+            self._watch_unasked()
+            return
+        waiting = self._live[0][1] if self._live else self._new[0][1]
+        if not waiting.done():
+            waiting.set_result(None)
+        self._stir()
+
+    def _watch_unasked(self) -> None:
+        """A recorded call without an outcome was not asked for yet: give the code as long as it took then."""
+        if self._unasked is not None:
+            self._unasked.cancel()
+        history = self._attempt.history
+        call = history.calls[history.unclaimed() or ""]
+        gap = max(0.0, call.intent_time - (self._released_at or history.started_at))
+        self._unasked = self._loop.call_later(gap + REPLAY_STALL_SECONDS, self._not_asked, call.key)
+
+    def _not_asked(self, key: str) -> None:
+        if self._new and self._attempt.history.unclaimed() == key:
+            self._refuse(key, [future for _, future in self._new])
 
     def _advance(self) -> None:
         event = self._due.popleft()
@@ -243,7 +281,7 @@ class Order:
         if not self._due or self._due[0] is not event:
             self._stir()
             return
-        waiting = [*self._asked.values(), *(future for _, future in self._live)]
+        waiting = [*self._asked.values(), *(future for _, future in [*self._live, *self._new])]
         if event.key not in self._asked:
             self._refuse(event.key, waiting)
         elif not event.is_cancelled:
@@ -264,7 +302,7 @@ class Order:
     def _in_place_of(self, key: str) -> dict[str, Any] | None:
         """A new call that was most likely meant to be that one: the same function, in a task from the same place."""
         parent, name = _outside_of_task(key)
-        new = (asked for asked in self._new if _outside_of_task(asked.key) == (parent, name))
+        new = (asked for asked, _ in self._new if _outside_of_task(asked.key) == (parent, name))
         return next(({**asked_call(asked), "key": key} for asked in new), None)
 
 

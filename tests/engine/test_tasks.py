@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal import Journal, Turn, TurnBlocked, TurnFailed
+from journal import Journal, Turn, TurnBlocked, TurnFailed, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -211,3 +211,45 @@ async def test_a_task_is_known_by_its_first_call_also_once_that_is_set_aside() -
             await (await journal.retry("r")).settle(20, serve=True)
         assert await (await journal.retry("r")).settle(20, serve=True) == ["a", "b"]
     assert sorted(acts) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_nothing_new_acts_while_what_is_in_doubt_was_not_asked_for(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed payment in a task: whether the recorded one went through is not known, so the other must not follow."""
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.2)
+    url = f"memory:{tmp_path.name}" if scheme == "memory" else f"sqlite:{tmp_path / 'j.db'}"
+    inside = asyncio.Event()
+    paid: list[int] = []
+
+    @tool(replay="never")
+    async def pay(amount: int) -> None:
+        paid.append(amount)
+        inside.set()
+        await asyncio.Event().wait()
+
+    def build(amount: int) -> tuple[Journal, Any]:
+        journal = Journal(url)
+
+        @journal.agent
+        async def work(turn: Turn, _: None) -> str:
+            return (await asyncio.create_task(turn.tool(pay, amount))).status
+
+        return journal, work
+
+    journal, work = build(10)
+    running = asyncio.create_task(work.run(None, run_id="r"))
+    await inside.wait()
+    await journal.aclose()
+    await asyncio.wait({running})
+    journal, work = build(20)
+    async with journal:
+        with pytest.raises(TurnBlocked, match="divergence") as caught:
+            await work.run(None, run_id="r")
+    assert "'t1/pay#1' with the input {\"amount\":20}" in str(caught.value)
+    assert 'recorded with {"amount":10}' in str(caught.value)
+    journal, work = build(10)
+    async with journal:
+        assert await (await journal.retry("r")).settle(20, serve=True) == "unknown"
+    assert paid == [10]
