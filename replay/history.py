@@ -26,6 +26,7 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
+from journal.replay.documents import Documents
 from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import intervene
 
@@ -100,8 +101,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class TurnHistory:
     """Everything recorded of one turn so far."""
 
-    def __init__(self, turn: str) -> None:
+    def __init__(self, turn: str, documents: Documents | None = None) -> None:
         self.turn = turn
+        self.documents = documents
+        """Of the run, where they are asked for: all its records are to be fed then."""
         self.created: RunCreated | None = None
         self.submitted: TurnSubmitted | None = None
         self.submitted_seq = 0
@@ -128,6 +131,8 @@ class TurnHistory:
         """Take in the next record of the run."""
         self.last_seq = record.seq
         self.last_batch = record.batch
+        if self.documents is not None:
+            self.documents.add(record)
         if record.turn != self.turn:
             if record.type == RunCreated.TYPE:
                 body = open_record(record)

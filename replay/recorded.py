@@ -8,6 +8,7 @@ import msgspec
 from journal.core.codec import open_record
 from journal.core.errors import CorruptRecord
 from journal.core.records import BlobRef, Record
+from journal.replay.documents import Documents
 from journal.replay.fold import RunFold
 from journal.replay.history import TurnHistory
 from journal.replay.state import RunState
@@ -29,7 +30,7 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
     def history(self, turn: str) -> TurnHistory:
         """What the log says of one of its turns."""
-        history = TurnHistory(turn)
+        history = TurnHistory(turn, Documents())
         for record in self.records:
             history.add(record)
         return history

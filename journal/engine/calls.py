@@ -37,6 +37,7 @@ from journal.core.records import (
     Policy,
 )
 from journal.engine.context import CallContext, in_call
+from journal.engine.documents import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.history import CallHistory, drift_key, is_cancelled
@@ -177,8 +178,13 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
-            await _in_order(attempt, await durable(attempt, call, outcome))
-            return settled
+            if not outcome.edits:
+                await _in_order(attempt, await durable(attempt, call, outcome))
+                return settled
+            await attempt.docs.fetch(outcome.edits, history.calls[call.key].evidence_seq)
+            editing = EditingOutcome(attempt, call.key, outcome, None, None)
+            await _in_order(attempt, await durable(attempt, call, outcome, None, editing))
+            return msgspec.structs.replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
@@ -272,6 +278,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     finally:
         current_call.reset(token)
         attempt.acting -= 1
+        context.end()
     outcome = with_facts(outcome, call.kind, context.facts, cause)
     if context.has_emitted:
         try:
@@ -279,7 +286,12 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    landing = await durable(attempt, call, outcome, blob)
+    if context.drafts is not None and outcome.status in ("ok", "value_lost"):
+        editing = EditingOutcome(attempt, call.key, outcome, blob, context.drafts)
+        landing = await durable(attempt, call, outcome, blob, editing)
+        outcome = editing.outcome
+    else:
+        landing = await durable(attempt, call, outcome, blob)
     attempt.inputs.settled(call.key, data)
     if interruption is not None:
         raise interruption
@@ -393,18 +405,29 @@ async def _in_order(attempt: "Attempt", landing: int) -> None:
         await attempt.order.live(landing)
 
 
-async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None) -> int:
+async def durable(
+    attempt: "Attempt",
+    call: Call,
+    outcome: CallOutcome,
+    blob: Blob | None = None,
+    editing: EditingOutcome | None = None,
+) -> int:
     """Make the outcome durable, and tell its landing; if the claim is gone by now, leave it as evidence and stop."""
     holding = attempt.holding
-    record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
     progress = None
     if holding.progress_due:
         holding.progress_due = False
         progress = Progress()
     try:
+        if editing is not None:
+            return await holding.commit_late(editing, queue=progress)
+        record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
         return await holding.commit(record, blob, queue=progress)
     except (ClaimLost, asyncio.CancelledError):
         # Losing the claim cancels the handler, and which of the two is heard first is chance.
         if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
-            await leave_evidence(attempt, call.key, outcome, blob)
+            blobs: tuple[Blob, ...] = () if blob is None else (blob,)
+            if editing is not None:
+                outcome, blobs = editing.outcome, editing.all_blobs
+            await leave_evidence(attempt, call.key, outcome, blobs)
         raise

@@ -21,6 +21,7 @@ from journal.core.errors import ControlFlow, Diverged, InvalidOptions
 from journal.core.records import NewRecord, Observed
 from journal.engine.context import in_call
 from journal.engine.scope import Scope, current_scope, enter_root
+from journal.replay.documents import READ_MARK
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -70,6 +71,13 @@ def chance(attempt: "Attempt", what: str) -> random.Random:
 def uuid(attempt: "Attempt") -> UUID:
     """A version 4 UUID."""
     return UUID(int=chance(attempt, "turn.uuid").getrandbits(128), version=4)
+
+
+def document(attempt: "Attempt", kind: str, digest: str | None) -> str | None:
+    """Digest of the document as the handler sees it; None: nobody has written it."""
+    key = _scope(attempt, "turn.docs.get").next_key(f"{READ_MARK}{kind}")
+    seen: str | None = _observe(attempt, key, digest)
+    return seen
 
 
 def is_cancel_requested(attempt: "Attempt") -> bool:
