@@ -53,6 +53,6 @@ def _refs(part: Any) -> Iterator[str]:
     elif isinstance(part, msgspec.Struct):
         for name in part.__struct_fields__:
             yield from _refs(getattr(part, name))
-    elif isinstance(part, dict):
-        for item in part.values():
+    elif isinstance(part, dict | tuple):
+        for item in part.values() if isinstance(part, dict) else part:
             yield from _refs(item)

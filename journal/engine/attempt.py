@@ -130,7 +130,6 @@ class Attempt:
             await self._finish("cancelled")
             return
         self.deps = await self.runtime.resources()
-        await self.docs.load()
         self._handler = asyncio.get_running_loop().create_task(
             self._handle(), name=f"journal turn {holding.run}"
         )
@@ -157,6 +156,7 @@ class Attempt:
         assert self.history.submitted is not None
         data = await self.recorded(self.history.submitted.input, self.history.submitted_seq)
         assert data is not None
+        await self.docs.load()
         given = self.agent.input_codec.decode(data)
         try:
             return await self.agent.handler(Turn(self), given)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from journal import Journal, Turn, TurnFailed, define_doc, io, tool
+from journal import Journal, Retry, Turn, TurnFailed, define_doc, io, step, tool
 from journal.core.codec import open_record
 from journal.core.errors import DocumentNotRead, InvalidOptions, InvalidValue, NotInTurn
 from journal.core.records import CallOutcome, DocumentEdit
+from journal.engine.offline import replay
+from journal.engine.reading import read_file
 
 pytestmark = pytest.mark.anyio
 
@@ -213,8 +215,6 @@ async def test_a_large_document_lies_in_a_blob_and_is_read_like_any_other(world_
 
 
 async def test_a_step_that_is_tried_again_edits_once(world_url: str) -> None:
-    from journal import Retry, step
-
     tries: list[int] = []
 
     @step(retry=Retry(tries=3, min_delay=0.0, max_delay=0.0))
@@ -246,7 +246,7 @@ async def test_watching_shows_each_value_and_ends_with_the_run(world_url: str) -
 
     async def watch() -> None:
         async for todos in journal.docs.watch("r", Todo):
-            seen.append(todos.items)
+            seen.append(todos.items)  # noqa: PERF401 - while it goes on
 
     async with journal:
         await work.run(None, run_id="r")
@@ -364,9 +364,10 @@ async def test_documents_of_a_call_are_dead_after_it(world_url: str) -> None:
 
     async with journal:
         await work.run(None, run_id="r")
-    for use in (lambda: kept[0].get(Todo), lambda: kept[0].update(Todo, lambda t: t)):
-        with pytest.raises(NotInTurn, match="has ended"):
-            use()
+    with pytest.raises(NotInTurn, match="has ended"):
+        kept[0].get(Todo)
+    with pytest.raises(NotInTurn, match="has ended"):
+        kept[0].update(Todo, lambda todos: todos)
 
 
 def test_definitions_are_checked() -> None:
@@ -408,3 +409,76 @@ async def test_a_crash_between_edit_and_outcome_leaves_nothing(tmp_path: Path) -
     journal, work = build()
     async with journal:
         assert await work.run(None, run_id="r") == ["once"]
+
+
+# Elsewhere -----------------------------------------------------------------------------------------
+
+
+async def test_a_fork_has_the_documents_as_the_call_found_them(world_url: str) -> None:
+    """Edits of the application too; the origin's stay as they are."""
+    journal = Journal(world_url)
+    gate, inside = asyncio.Event(), asyncio.Event()
+
+    @tool(replay="safe")
+    async def wait() -> None:
+        inside.set()
+        await gate.wait()
+
+    @journal.agent(docs=[Todo])
+    async def work(turn: Turn, _: None) -> list[str]:
+        await turn.tool(add, "a")
+        await turn.tool(wait)
+        await turn.tool(add, "c")
+        await turn.tool(add, "d")
+        return turn.docs.get(Todo).items
+
+    async with journal:
+        running = asyncio.create_task(work.run(None, run_id="r"))
+        await inside.wait()
+        await journal.docs.update("r", Todo, lambda todos: todos.with_("b"))
+        gate.set()
+        assert await running == ["a", "b", "c", "d"]
+        forked = await journal.fork("r", at=4, new_id="f")
+        assert (await journal.docs.get("f", Todo)).items == ["a", "b", "c"]
+        assert await forked.settle(20, serve=True) == ["a", "b", "c", "d"]
+        await journal.docs.update("f", Todo, lambda todos: todos.with_("only here"))
+        assert (await journal.docs.get("r", Todo)).items == ["a", "b", "c", "d"]
+
+
+async def test_an_exported_run_has_its_documents_and_replays(world_url: str, tmp_path: Path) -> None:
+    journal = Journal(world_url)
+    long = "x" * 100_000
+
+    @journal.agent(docs=[Todo])
+    async def work(turn: Turn, _: None) -> list[int]:
+        sizes = []
+        for item in ("a", long, "b"):
+            await turn.tool(add, item)
+            sizes.append(sum(map(len, turn.docs.get(Todo).items)))
+        return sizes
+
+    async with journal:
+        assert await work.run(None, run_id="r") == [1, 100_001, 100_002]
+        await journal.export("r", tmp_path / "r.jsonl")
+    log = await read_file(tmp_path / "r.jsonl")
+    replayed = await replay(work, log)
+    assert replayed.verdict == "same", replayed.detail
+
+
+async def test_calls_that_a_retry_set_aside_edited_nothing(world_url: str) -> None:
+    journal = Journal(world_url)
+
+    @journal.agent(docs=[Todo])
+    async def work(turn: Turn, _: None) -> list[str]:
+        for item in "abc":
+            await turn.tool(add, item)
+        if turn.attempt == 1:
+            raise Again
+        return turn.docs.get(Todo).items
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        handle = await journal.retry("r", from_call=2)
+        assert (await journal.docs.get("r", Todo)).items == ["a"]
+        assert await handle.settle(20, serve=True) == ["a", "b", "c"]
