@@ -16,6 +16,8 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    CheckpointDeleted,
+    CheckpointWritten,
     Observed,
     Record,
     RunCreated,
@@ -90,7 +92,7 @@ def is_cancelled(call: CallHistory) -> bool:
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Something recorded that the handler waited for: the outcome of a call, or a timeout that ran out."""
+    """Something recorded that the handler waited for: a call's outcome, a timeout that ran out, a checkpoint."""
 
     key: str
     time: float
@@ -118,6 +120,8 @@ class TurnHistory:
         self.blocked: TurnBlocked | None = None
         self.cancel_requested: CancelRequested | None = None
         self.inputs = Inputs()
+        self.checkpoints: dict[str, tuple[int, float, int]] = {}
+        """(sequence, time, seq) of what the turn wrote and deleted of checkpoints, by key."""
         self.last_seq = 0
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
@@ -163,6 +167,8 @@ class TurnHistory:
                 key = record.key or ""
                 self.observed[key] = body
                 self.observed_at[key] = record.seq, record.time
+            case CheckpointWritten() | CheckpointDeleted() as body:
+                self.checkpoints[record.key or ""] = body.sequence, record.time, record.seq
             case TurnStarted() as body:
                 self.attempts = max(self.attempts, body.attempt)
             case TurnSubmitted() as body:
@@ -204,6 +210,10 @@ class TurnHistory:
         for key, (at, _) in list(self.observed_at.items()):
             if at in gone or (retried.from_seq is not None and at >= retried.from_seq):
                 del self.observed_at[key], self.observed[key]
+        if retried.from_seq is not None:
+            for key, (_, _, at) in list(self.checkpoints.items()):
+                if at >= retried.from_seq:
+                    del self.checkpoints[key]
         intervene(self.calls, retried, seq)
 
     def events(self) -> list[Event]:
@@ -217,6 +227,7 @@ class TurnHistory:
         for key, (seq, time) in self.observed_at.items():
             if is_timeout(key):
                 events.append((seq, Event(key, time, False)))
+        events += [(seq, Event(key, time, False)) for key, (_, time, seq) in self.checkpoints.items()]
         return [event for _, event in sorted(events, key=_seq)]
 
     def tasks_of(self, scope: str) -> dict[str, First]:

@@ -272,6 +272,23 @@ class DocumentEdited(Body, frozen=True, omit_defaults=True, kw_only=True):
     edit: DocumentEdit
 
 
+class CheckpointWritten(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """User code noted something on purpose; the same name and sequence again replaces it."""
+
+    TYPE: ClassVar[str] = "checkpoint.written"
+    name: str
+    sequence: int
+    payload: Value
+
+
+class CheckpointDeleted(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """User code let a checkpoint go."""
+
+    TYPE: ClassVar[str] = "checkpoint.deleted"
+    name: str
+    sequence: int
+
+
 class RunClosed(Body, frozen=True, omit_defaults=True, kw_only=True):
     """The run takes nothing more."""
 
@@ -403,6 +420,8 @@ BODIES: dict[str, type[Body]] = {
         TurnRetried,
         CancelRequested,
         DocumentEdited,
+        CheckpointWritten,
+        CheckpointDeleted,
         RunClosed,
         ThreadHeld,
         ThreadCheckpoint,

@@ -54,6 +54,7 @@ from journal.engine.inputs import SentInputs
 from journal.engine.order import Order
 from journal.engine.scope import Scope, enter_root
 from journal.engine.turn import Turn
+from journal.replay.checkpoints import Checkpoints
 from journal.replay.history import TurnHistory
 from journal.replay.matcher import parting, recorded_call
 
@@ -111,6 +112,8 @@ class Attempt:
         self.deltas = Deltas(holding, self.log)
         self.inputs = SentInputs(self)
         self.docs = AttemptDocs(self)
+        self.checkpoints: Checkpoints | None = None
+        """Of the run, once the handler has asked for them."""
 
     # Running -----------------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
 from journal.engine.agent import Agent, Drift, Handler
 from journal.engine.bundles import export_to
+from journal.engine.checkpoints import RunCheckpoints
 from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
@@ -342,6 +343,11 @@ class Journal:
         if not isinstance(answer, Committed | Duplicate | KeyConflictAnswer):
             raise RunBusy(run_id=run)  # the head moved under if_busy="reject"
         return Handle(self, run, turn, codec)
+
+    @property
+    def checkpoints(self) -> RunCheckpoints:
+        """The checkpoints of its runs: ``await journal.checkpoints.list(run_id)``, ``read(run_id, name)``."""
+        return RunCheckpoints(self)
 
     @property
     def docs(self) -> RunDocs:

@@ -19,6 +19,7 @@ from journal.core.records import CallKind
 from journal.core.typed import ValueCodec
 from journal.engine import outside
 from journal.engine.calls import Call, Settled, settle
+from journal.engine.checkpoints import TurnCheckpoints
 from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
 from journal.engine.threads import on_thread
@@ -74,6 +75,18 @@ class Turn:
     def docs(self) -> TurnDocs:
         """The documents of the run: ``turn.docs.get(Todo)``, ``await turn.docs.update(Todo, fn)``."""
         return TurnDocs(self)
+
+    async def checkpoint(self, name: str, payload: Any, *, sequence: int | None = None) -> int:
+        """Write JSON on purpose, and return its sequence once it is durable: the given one, else the next of that name.
+
+        The same name and sequence again replaces it. See `checkpoints` for the rest.
+        """
+        return await TurnCheckpoints(self._attempt).write(name, payload, sequence=sequence)
+
+    @property
+    def checkpoints(self) -> TurnCheckpoints:
+        """The run's checkpoints: `list`, `read`, `delete`."""
+        return TurnCheckpoints(self._attempt)
 
     # What is observed: the same on replay ----------------------------------------------------------
 

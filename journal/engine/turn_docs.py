@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 from journal.core.errors import DocumentNotRead
 from journal.engine import outside
 from journal.engine.context import in_call
+from journal.replay.documents import READ_MARK
 from journal.tools.documents import Document
 from journal.tools.tool import step
 
@@ -26,7 +27,8 @@ class TurnDocs:
         """The value now; on replay, that of then. Raises `DocumentNotRead`."""
         docs = self._attempt.docs
         latest = docs.documents.latest(docs.checked(doc).kind)
-        digest = outside.document(self._attempt, doc.kind, None if latest is None else latest.digest.hex())
+        now = None if latest is None else latest.digest.hex()
+        digest = outside.seen(self._attempt, "turn.docs.get", f"{READ_MARK}{doc.kind}", now)
         if digest is None:
             return doc.initial()
         version = docs.documents.with_digest(doc.kind, bytes.fromhex(digest))

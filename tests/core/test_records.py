@@ -27,6 +27,8 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    CheckpointDeleted,
+    CheckpointWritten,
     Difference,
     DocumentEdit,
     DocumentEdited,
@@ -304,6 +306,12 @@ SAMPLES += [
         {"edit": {"doc": "todo", "version": 1, "value": {"blob": "00ff", "size": 70_000}}},
         DocumentEdited(edit=DocumentEdit(doc="todo", version=1, value=BlobRef(blob="00ff", size=70_000))),
     ),
+    (
+        "checkpoint.written",
+        {"name": "plan", "sequence": 3, "payload": b'{"step":3}'},
+        CheckpointWritten(name="plan", sequence=3, payload=b'{"step":3}'),
+    ),
+    ("checkpoint.deleted", {"name": "plan", "sequence": 3}, CheckpointDeleted(name="plan", sequence=3)),
 ]  # fmt: skip
 
 
