@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from journal.engine.journal import Journal
     from journal.engine.turn import Turn
     from journal.engine.worker import Worker
+    from journal.tools.documents import Document, define_doc
     from journal.tools.io import io
     from journal.tools.model_retry import ModelRetry
     from journal.tools.policy import never, safe
@@ -47,6 +48,7 @@ __all__ = [
     "CallTimeout",
     "CannotTell",
     "DidNotHappen",
+    "Document",
     "Event",
     "Handle",
     "Journal",
@@ -74,6 +76,7 @@ __all__ = [
     "Worker",
     "WorkerInfo",
     "WorldError",
+    "define_doc",
     "io",
     "never",
     "open_world",
@@ -108,6 +111,7 @@ _HOMES = {
     "journal.engine.journal": ("Journal",),
     "journal.engine.turn": ("Turn",),
     "journal.engine.worker": ("Worker",),
+    "journal.tools.documents": ("Document", "define_doc"),
     "journal.tools.io": ("io",),
     "journal.tools.model_retry": ("ModelRetry",),
     "journal.tools.policy": ("never", "safe"),

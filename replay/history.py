@@ -18,6 +18,8 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    CheckpointDeleted,
+    CheckpointWritten,
     Observed,
     Record,
     RunCreated,
@@ -28,6 +30,7 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
+from journal.replay.documents import Documents
 from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import began, intervene
 
@@ -106,7 +109,7 @@ def _see_cancelled(call: CallHistory) -> None:
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Something recorded that the handler waited for: the outcome of a call, or a timeout that ran out."""
+    """Something recorded that the handler waited for: a call's outcome, a timeout that ran out, a checkpoint."""
 
     key: str
     time: float
@@ -119,8 +122,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class TurnHistory:
     """Everything recorded of one turn so far."""
 
-    def __init__(self, turn: str) -> None:
+    def __init__(self, turn: str, documents: Documents | None = None) -> None:
         self.turn = turn
+        self.documents = documents
+        """Of the run, where they are asked for: all its records are to be fed then."""
         self.created: RunCreated | None = None
         self.submitted: TurnSubmitted | None = None
         self.submitted_seq = 0
@@ -136,6 +141,8 @@ class TurnHistory:
         self.blocked: TurnBlocked | None = None
         self.cancel_requested: CancelRequested | None = None
         self.inputs = Inputs()
+        self.checkpoints: dict[str, tuple[int, float, int]] = {}
+        """(sequence, time, seq) of what the turn wrote and deleted of checkpoints, by key."""
         self.last_seq = 0
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
@@ -143,7 +150,7 @@ class TurnHistory:
         self._set_aside: list[CallHistory] = []
         """By retries, in the order of the log."""
         self._reopened: set[str] = set()
-        self._late_timeouts: set[str] = set()
+        self._late: set[str] = set()
         self.observed_at: dict[str, tuple[int, float]] = {}
         """(seq, time) of what was observed, by key."""
         self._tasks: dict[str, dict[str, First]] = {}
@@ -156,8 +163,11 @@ class TurnHistory:
     def extend(self, records: Iterable[Record]) -> None:
         """Take in the next records of the run. Nearly all are intents and outcomes: those two are looked at first."""
         turn, calls, results = self.turn, self.calls, self.inputs.results_of(self.turn)
+        documents = self.documents
         for record in records:
             self.last_seq, self.last_batch = record.seq, record.batch
+            if documents is not None:
+                documents.add(record)
             if record.turn != turn:
                 if record.type == RunCreated.TYPE:
                     created = open_record(record)
@@ -199,6 +209,8 @@ class TurnHistory:
                     _see_cancelled(seen)
                 self.observed[key] = body
                 self.observed_at[key] = record.seq, record.time
+            case CheckpointWritten() | CheckpointDeleted():
+                self.checkpoints[record.key or ""] = body.sequence, record.time, record.seq
             case TurnStarted():
                 self.attempts = max(self.attempts, body.attempt)
                 self.started_at = self.started_at or record.time
@@ -244,6 +256,10 @@ class TurnHistory:
             if at in gone or (retried.from_seq is not None and at >= retried.from_seq):
                 del self.observed_at[key], self.observed[key]
                 holes.add(at)
+        if retried.from_seq is not None:
+            for key, (_, _, at) in list(self.checkpoints.items()):
+                if at >= retried.from_seq:
+                    del self.checkpoints[key]
         intervene(self.calls, retried, seq)
         self._set_aside += [call for call in before if self.calls.get(call.key) is not call]
         self._reopened |= {call.key for call in self._set_aside}
@@ -255,7 +271,8 @@ class TurnHistory:
         first = min(holes, default=self.last_seq)
         for call in self.calls.values():
             call.is_late = call.is_late or began(call) > first
-        self._late_timeouts |= {key for key, (at, _) in self.observed_at.items() if at > first}
+        self._late |= {key for key, (at, _) in self.observed_at.items() if at > first}
+        self._late |= {key for key, (_, _, at) in self.checkpoints.items() if at > first}
 
     def is_reopened(self, key: str) -> bool:
         """Whether the call was set aside, so that what comes in its place is no new effect."""
@@ -273,7 +290,9 @@ class TurnHistory:
         ]
         for key, (seq, time) in self.observed_at.items():
             if is_timeout(key):
-                events.append((seq, Event(key, time, False, key in self._late_timeouts)))
+                events.append((seq, Event(key, time, False, key in self._late)))
+        for key, (_, time, seq) in self.checkpoints.items():
+            events.append((seq, Event(key, time, False, key in self._late)))
         return [event for _, event in sorted(events, key=_seq)]
 
     def tasks_of(self, scope: str) -> dict[str, First]:

@@ -21,6 +21,7 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    DocumentEdited,
     Origin,
     Record,
     RunCreated,
@@ -88,6 +89,8 @@ class _Taken(msgspec.Struct, frozen=True, gc=False):
     turn: str | None
     epoch: int
     blobs: tuple[str, ...]
+    is_edit: bool
+    """Whether the application edited a document."""
 
 
 class _Turn(msgspec.Struct):
@@ -220,12 +223,17 @@ class Prefix:
                 pass
 
     def _take(self, record: Record, body: Body) -> None:
-        self._taken.append(_Taken(record.seq, record.turn, record.epoch, tuple(_blobs(body))))
+        self._taken.append(
+            _Taken(
+                record.seq, record.turn, record.epoch, tuple(_blobs(body)), isinstance(body, DocumentEdited)
+            )
+        )
 
     def _is_kept(self, taken: _Taken, turn: str) -> bool:
         of = self._turns.get(taken.turn or "")
         if of is None:
-            return taken.seq == 1
+            is_before = self._given is None or taken.seq < self._turns[turn].submitted
+            return taken.seq == 1 or (taken.is_edit and is_before)
         if taken.turn != turn:
             return of.finished is not None  # the others wait for this one
         return taken.seq == of.submitted or (self._given is None and taken.seq not in of.endings)
@@ -328,4 +336,7 @@ def _blobs(part: Any) -> Iterator[str]:
             yield from _blobs(getattr(part, name))
     elif isinstance(part, dict):
         for value in part.values():
+            yield from _blobs(value)
+    elif isinstance(part, tuple):
+        for value in part:
             yield from _blobs(value)

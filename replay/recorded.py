@@ -8,6 +8,7 @@ import msgspec
 from journal.core.codec import open_record
 from journal.core.errors import CorruptRecord
 from journal.core.records import BlobRef, Record
+from journal.replay.documents import Documents
 from journal.replay.fold import RunFold
 from journal.replay.history import TurnHistory
 from journal.replay.state import RunState
@@ -29,10 +30,15 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
     def history(self, turn: str) -> TurnHistory:
         """What the log says of one of its turns."""
-        history = TurnHistory(turn)
+        history = TurnHistory(turn, Documents())
         for record in self.records:
             history.add(record)
         return history
+
+    async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:
+        """A page of it; the same verb as a world's."""
+        del run
+        return self.records[after : after + limit]
 
     async def get_blob(self, run: str, blob: str) -> bytes:
         """A value's bytes; the same verb as a world's."""
@@ -52,6 +58,6 @@ def _refs(part: Any) -> Iterator[str]:
     elif isinstance(part, msgspec.Struct):
         for name in part.__struct_fields__:
             yield from _refs(getattr(part, name))
-    elif isinstance(part, dict):
-        for item in part.values():
+    elif isinstance(part, dict | tuple):
+        for item in part.values() if isinstance(part, dict) else part:
             yield from _refs(item)

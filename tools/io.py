@@ -5,15 +5,30 @@ Bound to the context, never a parameter, since harnesses derive a tool's schema 
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from journal.core.errors import NotInTurn
 from journal.core.records import FinishReason
+from journal.tools.documents import Document
 from journal.tools.facts import Facts, facts_of
 from journal.tools.provider import lower, rate_limits
+
+T = TypeVar("T")
+
+
+class Docs(Protocol):
+    """Documents, as one call sees them."""
+
+    def get(self, doc: Document[T], /) -> T:
+        """The value, with the call's own edits. Changing it changes nothing: use `update`."""
+        ...
+
+    def update(self, doc: Document[T], fn: Callable[[T], T], /) -> T:
+        """Edit: `fn` gets the value and returns the next one. It may run again on a newer value, so it must be pure."""
+        ...
 
 
 class CallContext(Protocol):
@@ -32,6 +47,11 @@ class CallContext(Protocol):
     @property
     def deadline(self) -> float | None:
         """Seconds left until the call must have ended; None: no limit."""
+        ...
+
+    @property
+    def docs(self) -> "Docs":
+        """The run's documents."""
         ...
 
     @property
@@ -86,6 +106,11 @@ class _Io:
     def deadline(self) -> float | None:
         """Seconds left until the call must have ended; None: no limit."""
         return _running("io.deadline").deadline
+
+    @property
+    def docs(self) -> "Docs":
+        """The run's documents: ``io.docs.get(Todo)``, ``io.docs.update(Todo, fn)``; edits count once it ended well."""
+        return _running("io.docs").docs
 
     @property
     def deps(self) -> Any:

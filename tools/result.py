@@ -16,6 +16,8 @@ class ToolResult(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     status: Literal["ok", "error", "unknown"]
     result: R | None = None
     failure: Exception | None = None
+    rejected: tuple[str, ...] = ()
+    """Documents that it edited in vain: they changed meanwhile, and the edit could not be applied again."""
 
     @property
     def value(self) -> R:
@@ -29,10 +31,18 @@ class ToolResult(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         """What a model should read."""
         if self.status == "ok":
             result = self.result
-            return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+            text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+            return text + rejected_text(self.rejected)
         if isinstance(self.failure, OutcomeUnknown):
             return unknown_text(self.name)
         return f"{self.name} failed: {type(self.failure).__name__}: {self.failure}"
+
+
+def rejected_text(docs: tuple[str, ...]) -> str:
+    """The words for documents that were edited in vain; empty where none were."""
+    if not docs:
+        return ""
+    return f"\n(Not saved: {', '.join(docs)} changed meanwhile. Read again before editing again.)"
 
 
 def unknown_text(name: str, seen: str | None = None) -> str:

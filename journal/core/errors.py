@@ -5,7 +5,7 @@
     │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
     │   ├── UnknownAgent · RunNotFound · TurnNotFound · CallNotFound · RunExists · KeyConflict · RunBusy
     │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding · RunDiffers · RunTooNew
-    │   ├── NotRetriable · RetryRefused · NotInTurn
+    │   ├── NotRetriable · RetryRefused · NotInTurn · DocumentNotRead · DocumentBusy · CheckpointNotFound
     ├── TurnError             whoever awaits the turn
     │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
     ├── CallFailure           the handler, about one of its calls
@@ -254,6 +254,35 @@ class NotInTurn(UsageError):
 
 
 # Whoever awaits the turn ----------------------------------------------------------------------------
+
+
+class DocumentNotRead(UsageError):
+    """A stored document is not what this code takes it for; it stays as it is."""
+
+    def __init__(self, *, kind: str, reason: str) -> None:
+        self.kind, self.reason = kind, reason
+        super().__init__(f"document {kind!r} cannot be read: {reason}")
+
+
+class DocumentBusy(UsageError):
+    """A document was edited so often meanwhile that this edit found no place; nothing was written."""
+
+    def __init__(self, *, run_id: str, kind: str, seconds: float) -> None:
+        self.run_id, self.kind = run_id, kind
+        super().__init__(
+            f"document {kind!r} of run {run_id!r} kept changing for {seconds:g} s: update it again"
+        )
+
+
+class CheckpointNotFound(UsageError):
+    """The run has no such checkpoint."""
+
+    def __init__(self, *, run_id: str, name: str, sequence: int | None) -> None:
+        self.run_id, self.name, self.sequence = run_id, name, sequence
+        which = "" if sequence is None else f" with sequence {sequence}"
+        super().__init__(
+            f"run {run_id!r} has no checkpoint {name!r}{which}: list those it has (checkpoints.list)"
+        )
 
 
 class TurnError(JournalError):

@@ -149,10 +149,25 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """In a fork: of the run in which the call was first started, which its idempotency key stays a digest over."""
 
 
+class DocumentEdit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """A document's next value, whole."""
+
+    doc: str
+    """Its kind."""
+    version: int
+    """Of the document's type, as its definition counts."""
+    base: bytes | None = None
+    """Digest of the value that it was made on; None: nothing was written before."""
+    value: Value | None = None
+    rejected: str | None = None
+    """Why it does not count; there is no value then."""
+
+
 class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """How a call ended."""
+    """How a call ended. Version 2 has edits."""
 
     TYPE: ClassVar[str] = "call.outcome"
+    VERSION: ClassVar[int] = 2
     status: OutcomeStatus
     value: Value | None = None
     error: ErrorInfo | None = None
@@ -173,6 +188,8 @@ class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False)
     """Whether a probe, not the act, gave this outcome."""
     cancelled: bool = False
     """Whether the handler saw a cancellation in place of a result; a replay lets it see one again."""
+    edits: tuple[DocumentEdit, ...] = ()
+    """Of documents: they count from here on."""
 
 
 class CallEvidence(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -246,6 +263,30 @@ class CancelRequested(Body, frozen=True, omit_defaults=True, kw_only=True):
 
     TYPE: ClassVar[str] = "cancel.requested"
     reason: str | None = None
+
+
+class DocumentEdited(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """The application edited a document."""
+
+    TYPE: ClassVar[str] = "document.edited"
+    edit: DocumentEdit
+
+
+class CheckpointWritten(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """User code noted something on purpose; the same name and sequence again replaces it."""
+
+    TYPE: ClassVar[str] = "checkpoint.written"
+    name: str
+    sequence: int
+    payload: Value
+
+
+class CheckpointDeleted(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """User code let a checkpoint go."""
+
+    TYPE: ClassVar[str] = "checkpoint.deleted"
+    name: str
+    sequence: int
 
 
 class RunClosed(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -378,6 +419,9 @@ BODIES: dict[str, type[Body]] = {
         TurnBlocked,
         TurnRetried,
         CancelRequested,
+        DocumentEdited,
+        CheckpointWritten,
+        CheckpointDeleted,
         RunClosed,
         ThreadHeld,
         ThreadCheckpoint,

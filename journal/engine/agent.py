@@ -6,7 +6,7 @@ conversation. Running a crashed script again never works the same request twice.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from journal.core.signatures import hints_of
 from journal.core.typed import PLAIN, ValueCodec, codec_of, result_codec
 from journal.engine.handle import Handle
 from journal.engine.turn import Turn
+from journal.tools.documents import Document
 from journal.tools.model_retry import MODEL_RETRY, ModelRetry, as_model_retry
 from journal.tools.policy import Marker, Resolved, resolve
 
@@ -41,6 +42,7 @@ class Agent(Generic[I, O]):
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
+        docs: Iterable[Document[Any]] = (),
     ) -> None:
         self.journal = journal
         self.handler = handler
@@ -48,6 +50,8 @@ class Agent(Generic[I, O]):
         self.tools: Mapping[str, Policy] = dict(tools or {})
         self.model_retry = as_model_retry(model_retry, MODEL_RETRY)
         self.drift: Drift = drift
+        self.docs = {doc.kind: doc for doc in docs}
+        """The documents it may read and edit, by kind."""
         self.input_codec: ValueCodec[I]
         self.input_codec, self._input_type = _input_codec(handler, name)
         self.output_codec: ValueCodec[O] = result_codec(handler)

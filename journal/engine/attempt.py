@@ -23,6 +23,7 @@ from journal.core.errors import (
     CorruptRecord,
     Diverged,
     HandlerAborted,
+    LogError,
     LogUnreadable,
     WorldUnavailable,
 )
@@ -37,6 +38,7 @@ from journal.core.ports import (
 from journal.core.records import (
     BlobRef,
     Body,
+    DocumentEdited,
     ErrorInfo,
     TurnBlocked,
     TurnFinished,
@@ -47,10 +49,12 @@ from journal.core.records import (
 from journal.engine.calls import Named
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
+from journal.engine.documents import AttemptDocs
 from journal.engine.inputs import SentInputs
 from journal.engine.order import Order
 from journal.engine.scope import Scope, enter_root
 from journal.engine.turn import Turn
+from journal.replay.checkpoints import Checkpoints
 from journal.replay.history import TurnHistory
 from journal.replay.matcher import parting, recorded_call
 
@@ -107,6 +111,9 @@ class Attempt:
         self._recancels = 0
         self.deltas = Deltas(holding, self.log)
         self.inputs = SentInputs(self)
+        self.docs = AttemptDocs(self)
+        self.checkpoints: Checkpoints | None = None
+        """Of the run, once the handler has asked for them."""
 
     # Running -----------------------------------------------------------------------------------------
 
@@ -134,9 +141,9 @@ class Attempt:
             await self._until_done(self._handler)
         except asyncio.CancelledError as error:
             stopped = error
-        holding.on_foreign = None
         if self._handler.done():
             await self._stop_leftovers()
+        holding.on_foreign = None
         self.is_over = True
         if self._handler.done():
             await self._conclude(self._handler)
@@ -152,6 +159,7 @@ class Attempt:
         assert self.history.submitted is not None
         data = await self.recorded(self.history.submitted.input, self.history.submitted_seq)
         assert data is not None
+        await self.docs.load()
         given = self.agent.input_codec.decode(data)
         try:
             return await self.agent.handler(Turn(self), given)
@@ -392,11 +400,17 @@ class Attempt:
         except (ControlFlow, WorldUnavailable) as error:
             # It runs beside the turns of all: an error would end the journal, and this turn has ended here anyway.
             self.log.warning("what others appended was not read", error=type(error).__qualname__)
+        except LogError as error:
+            self.holding.lose(HandlerAborted(run_id=self.holding.run, cause=error))
+        else:
+            self.holding.caught_up()
 
     async def _add_foreign(self, after: int, upto: int) -> None:
         world, run = self.holding.world, self.holding.run
         for record in await self._outlasting(lambda: world.read(run, after=after, limit=upto - after)):
-            if record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
+            if record.type == DocumentEdited.TYPE:
+                await self.docs.add(record)
+            elif record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
         if self.history.cancel_requested is not None and self.stop is None:
             self.halt("cancel")  # once: what the handler does over it is not to be cancelled in turn
@@ -406,10 +420,8 @@ class Attempt:
         if self.is_over or not self.holding.is_idle:
             return
         info = await self.holding.world.run(self.holding.run)
-        after = self.holding.last
-        if info is not None and info.head > after and self.holding.is_idle:
-            self.holding.last = info.head
-            await self._read_foreign(after, info.head)
+        if info is not None and self.holding.is_idle:
+            self.holding.saw(info.head)
 
 
 def _call_of(error: BaseException) -> str | None:

@@ -34,6 +34,7 @@ from journal.core.records import (
     Observed,
 )
 from journal.engine.context import CallContext, in_call
+from journal.engine.documents import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
@@ -169,8 +170,13 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
-            await _hand_out(attempt, call, outcome)
-            return settled
+            if not outcome.edits:
+                await _hand_out(attempt, call, outcome)
+                return settled
+            await attempt.docs.fetch(outcome.edits, history.calls[call.key].evidence_seq)
+            editing = EditingOutcome(attempt, call.key, outcome, None, None)
+            await _hand_out(attempt, call, outcome, editing=editing)
+            return msgspec.structs.replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
@@ -274,6 +280,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     finally:
         current_call.reset(token)
         attempt.acting -= 1
+        context.end()
     outcome = with_facts(outcome, call.kind, context.facts, cause)
     if context.has_emitted:
         try:
@@ -281,7 +288,12 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    await _hand_out(attempt, call, outcome, blob, data, interruption)
+    if context.drafts is not None and outcome.status in ("ok", "value_lost"):
+        editing = EditingOutcome(attempt, call.key, outcome, blob, context.drafts)
+        await _hand_out(attempt, call, outcome, blob, data, interruption, editing)
+        outcome = editing.outcome
+    else:
+        await _hand_out(attempt, call, outcome, blob, data, interruption)
     return Settled(call, outcome, data, False, cause)
 
 
@@ -377,6 +389,7 @@ async def _hand_out(
     blob: Blob | None = None,
     data: bytes | None = None,
     interruption: asyncio.CancelledError | None = None,
+    editing: EditingOutcome | None = None,
 ) -> None:
     """Make the outcome durable, and wait until it may reach the handler (`order.py`); or raise `interruption`.
 
@@ -384,7 +397,7 @@ async def _hand_out(
     """
     try:
         try:
-            landing = await durable(attempt, call, outcome, blob)
+            landing = await durable(attempt, call, outcome, blob, editing)
         except asyncio.CancelledError as error:
             if attempt.stop is None and (landed := getattr(error, "__journal_landing__", None)) is not None:
                 await _in_order(attempt, landed)
@@ -414,18 +427,29 @@ async def _see_cancelled(attempt: "Attempt", call: Call) -> None:
         attempt.holding.buffer(note)
 
 
-async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None = None) -> int:
+async def durable(
+    attempt: "Attempt",
+    call: Call,
+    outcome: CallOutcome,
+    blob: Blob | None = None,
+    editing: EditingOutcome | None = None,
+) -> int:
     """Make the outcome durable, and tell its landing; if the claim is gone by now, leave it as evidence and stop."""
     holding = attempt.holding
-    record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
     progress = None
     if holding.progress_due:
         holding.progress_due = False
         progress = Progress()
     try:
+        if editing is not None:
+            return await holding.commit_late(editing, queue=progress)
+        record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
         return await holding.commit(record, blob, queue=progress)
     except (ClaimLost, asyncio.CancelledError):
         # Losing the claim cancels the handler, and which of the two is heard first is chance.
         if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
-            await leave_evidence(attempt, call.key, outcome, blob)
+            blobs: tuple[Blob, ...] = () if blob is None else (blob,)
+            if editing is not None:
+                outcome, blobs = editing.outcome, editing.all_blobs
+            await leave_evidence(attempt, call.key, outcome, blobs)
         raise

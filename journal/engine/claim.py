@@ -4,6 +4,9 @@ One commit is in flight per run; what is handed in meanwhile goes with the next 
 handed in, so that the log holds a prefix of what was started. A commit is never withdrawn: an answer that is
 lost is asked for again with the same batch, until the door answers or the bound runs out. Whatever says
 that the claim is gone is fatal to it, at once and for everyone who waits.
+
+What rests on all that is in the log (an edit of a document) is made at the last moment, for a batch that lands at just
+that head; if somebody else appended meanwhile, it is made again.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from time import monotonic
 from typing import Any
 
 import anyio
+import msgspec
 
 from journal.core.clock import Clock
 from journal.core.codec import Blob
@@ -73,6 +77,30 @@ class Flusher:
             self._loop.call_later(LAZY_SECONDS / 2, self._look)
 
 
+class _Taken(msgspec.Struct, frozen=True):
+    """What a batch at a head was packed of."""
+
+    batch: Batch
+    plain: int
+    """How many of its records were there before."""
+    late: "list[Late]"
+    waiters: list[_Waiter]
+    """Who waited for those."""
+
+
+class Late:
+    """A record that is made when its batch is packed, since it rests on everything before it in the log."""
+
+    def __init__(
+        self, make: Callable[[bool], tuple[NewRecord, tuple[Blob, ...]]], landed: Callable[[int], None]
+    ) -> None:
+        self.make = make
+        """Told whether it is the first of its batch, which rests on nothing but the log."""
+        self.landed = landed
+        """Told the seq at which it landed, before anybody who waits."""
+        self.waiter: _Waiter | None = None
+
+
 class Holding:
     """A claim in use. Not safe for threads, except `trusted_until`."""
 
@@ -103,6 +131,9 @@ class Holding:
         self._records: list[NewRecord] = []
         self._blobs: list[Blob] = []
         self._waiters: list[_Waiter] = []
+        self._late: list[Late] = []
+        self._unread = 0
+        """How many times others appended what has not been read yet: nothing late is made before."""
         self._queue: QueueChange | None = None
         self._in_flight = False
         self._flight: list[_Waiter] = []
@@ -111,6 +142,8 @@ class Holding:
         self._delay = _FIRST_DELAY
         self._is_over = False
         self._landings = 0
+        self._taken: _Taken | None = None
+        """What is in flight, where it rests on its head."""
 
     # What the engine calls --------------------------------------------------------------------------
 
@@ -180,6 +213,23 @@ class Holding:
             return await self._wait(again)
         return self._landings
 
+    async def commit_late(self, late: Late, *, queue: Progress | None = None) -> int:
+        """`commit`, for a record that is made when all before it is known."""
+        if self.lost is not None:
+            raise self._lost_error()
+        self._queue = self._queue or queue
+        late.waiter = self._loop.create_future()
+        self._late.append(late)
+        if not self._in_flight:
+            self._send()
+        return await self._wait(late.waiter)
+
+    def caught_up(self) -> None:
+        """What others appended was read, as `on_foreign` had asked for."""
+        self._unread -= 1
+        if self._late and not self._unread and not self._in_flight and self.lost is None:
+            self._send()
+
     async def _wait(self, waiter: _Waiter) -> int:
         try:
             landing: int = await waiter
@@ -208,6 +258,10 @@ class Holding:
                 if waiter is given_up:
                     waiters[place] = self._loop.create_future()
                     return waiters[place]
+        for late in self._late:
+            if late.waiter is given_up:
+                late.waiter = self._loop.create_future()
+                return late.waiter
         return None
 
     def lose(self, error: BaseException) -> None:
@@ -215,7 +269,8 @@ class Holding:
         self.lost = self.lost or error
         self._records, self._blobs = [], []
         waiters, self._waiters = self._waiters, []
-        self._refuse(waiters)
+        late, self._late = self._late, []
+        self._refuse(waiters + [one.waiter for one in late if one.waiter is not None])
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
             on_lost()
@@ -249,7 +304,57 @@ class Holding:
 
     def _send(self) -> None:
         """Offer everything that was handed in."""
-        self._offer(*self._pack())
+        if self._late and not self._unread and (self._queue is None or isinstance(self._queue, Progress)):
+            self._offer_late()
+        elif self._records or self._waiters or self._queue is not None:
+            self._offer(*self._pack())
+
+    def _offer_late(self) -> None:
+        """Offer everything that was handed in, and behind it what is made only now, at just this head."""
+        plain, late, self._late = len(self._records), self._late, []
+        waiters = list(self._waiters)
+        for one in late:
+            record, blobs = one.make(one is late[0])
+            self._records.append(record)
+            self._blobs += blobs
+            assert one.waiter is not None
+            self._waiters.append(one.waiter)
+        batch, everybody = self._pack()
+        batch = msgspec.structs.replace(batch, at_head=self.last)
+        self._taken = _Taken(batch, plain, late, waiters)
+        self._offer(batch, everybody)
+
+    def _again(self, batch: Batch, head: int) -> None:
+        """Somebody else appended first: read that, and make the late ones anew."""
+        taken, self._taken = self._taken, None
+        if taken is None or self.on_foreign is None:
+            self._give_up(list(self._flight), self._gone(f"the head moved to {head}"))
+            return
+        self._in_flight = False
+        # Whoever was cancelled meanwhile waits on another future than he came with.
+        everybody, self._flight = self._flight, []
+        for one, waiter in zip(taken.late, everybody[len(taken.waiters) :], strict=True):
+            one.waiter = waiter
+        self._records = [*batch.records[: taken.plain], *self._records]
+        self._blobs = [*batch.blobs, *self._blobs]  # those of the late ones too: a blob more does no harm
+        self._waiters = [*everybody[: len(taken.waiters)], *self._waiters]
+        self._late = [*taken.late, *self._late]
+        self._queue = self._queue or batch.queue
+        self._foreign(self.last, head)
+        self.last = head
+        if not self._unread:
+            self._send()
+
+    def saw(self, head: int) -> None:
+        """The log ends there, as somebody read while nothing was under way."""
+        if head > self.last:
+            self._foreign(self.last, head)
+            self.last = head
+
+    def _foreign(self, after: int, upto: int) -> None:
+        if self.on_foreign is not None:
+            self._unread += 1
+            self.on_foreign(after, upto)
 
     def _pack(self) -> tuple[Batch, list[_Waiter]]:
         """Everything that was handed in, as the batch that is in flight from now on; and those who wait for it."""
@@ -295,8 +400,8 @@ class Holding:
                     self._give_up(waiters, self._gone("another holder took over"))
                 case Unknown(reason=reason):
                     self._ask_again(batch, waiters, reason)
-                case HeadMoved() as moved:
-                    self._give_up(waiters, self._gone(f"the head moved to {moved.head}"))
+                case HeadMoved(head=head):
+                    self._again(batch, head)
                 case refusal:
                     self._give_up(waiters, self._gone(f"the store answered {refusal}"))
 
@@ -308,15 +413,19 @@ class Holding:
         if batch.queue is not None:
             self._is_over = isinstance(batch.queue, Finish | Block | Release)
         if batch.records:
-            if committed.first != self.last + 1 and self.on_foreign is not None:
-                self.on_foreign(self.last, committed.first - 1)
+            if committed.first != self.last + 1:
+                self._foreign(self.last, committed.first - 1)
             self.last = committed.last
+            if self._taken is not None:
+                taken, self._taken = self._taken, None
+                for seq, late in enumerate(taken.late, committed.last - len(taken.late) + 1):
+                    late.landed(seq)
         for waiter in waiters:
             self._landings += 1
             if not waiter.done():
                 waiter.set_result(self._landings)
         landed = self._landings
-        if self._waiters and self.lost is None:
+        if (self._waiters or self._late) and self.lost is None:
             self._send()
         return landed
 

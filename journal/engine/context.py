@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal.core import values
 from journal.core.ports import Delta
+from journal.engine.documents import CallDocs
 from journal.tools.facts import NOTHING, Facts
 from journal.tools.io import current_call
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 class CallContext:
     """One try of one call."""
 
-    __slots__ = ("_deadline", "attempt", "facts", "has_emitted", "has_shown", "key", "number")
+    __slots__ = ("_deadline", "_docs", "attempt", "facts", "has_emitted", "has_shown", "key", "number")
 
     def __init__(self, attempt: "Attempt", key: str, number: int, timeout: float | None) -> None:
         self.attempt = attempt
@@ -26,6 +27,7 @@ class CallContext:
         self.has_shown = False
         """Whether somebody saw a piece of its output already: it cannot be tried again unnoticed."""
         self.facts = NOTHING
+        self._docs: CallDocs | None = None
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
 
     def enter(self) -> "Token[Any]":
@@ -51,6 +53,28 @@ class CallContext:
         now = self.attempt.clock.boottime()
         trusted = self.attempt.holding.trusted_until - now
         return trusted if self._deadline is None else min(trusted, self._deadline - now)
+
+    @property
+    def docs(self) -> CallDocs:
+        """The run's documents, as this call sees them."""
+        if self._docs is None:
+            self._docs = CallDocs(self.attempt.docs)
+        return self._docs
+
+    @property
+    def drafts(self) -> CallDocs | None:
+        """Its documents, if it edited any."""
+        return self._docs if self._docs is not None and self._docs.has_edits else None
+
+    def begin_again(self) -> None:
+        """The act is tried once more: what it edited counts for nothing."""
+        if self._docs is not None:
+            self._docs.forget()
+
+    def end(self) -> None:
+        """The act is over: whatever of it still runs edits nothing."""
+        if self._docs is not None:
+            self._docs.close()
 
     @property
     def deps(self) -> Any:

@@ -20,13 +20,13 @@ _OFFER_SECONDS = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
-async def leave_evidence(attempt: "Attempt", key: str, outcome: CallOutcome, blob: Blob | None) -> None:
+async def leave_evidence(attempt: "Attempt", key: str, outcome: CallOutcome, blobs: tuple[Blob, ...]) -> None:
     """Append the outcome of call `key` as evidence, though this task is being cancelled meanwhile."""
     claim, run = attempt.holding.claim, attempt.holding.run
     body = CallEvidence(outcome=outcome, epoch=claim.epoch, nonce=attempt.nonce)
     record = seal(run, body, turn=attempt.turn_id, key=key)
     author = Keyed(f"evidence:{claim.epoch}:{claim.token.hex()}:{key}", values.digest(record.body))
-    batch = Batch(run, new_batch_id(), author, (record,), blobs=(blob,) if blob else ())
+    batch = Batch(run, new_batch_id(), author, (record,), blobs=blobs)
     # In a task of its own: losing the claim cancels the handler's, and may do so while we wait for the store.
     offering = asyncio.get_running_loop().create_task(_offer(attempt, batch, key))
     while not offering.done():

@@ -56,13 +56,16 @@ from journal.core.records import RunClosed as RunClosedRecord
 from journal.core.typed import PLAIN, ValueCodec
 from journal.engine.agent import Agent, Drift, Handler
 from journal.engine.bundles import export_to
+from journal.engine.checkpoints import RunCheckpoints
 from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
 from journal.engine.readonly import refuse_offline
 from journal.engine.retrial import plan_retry
+from journal.engine.run_docs import RunDocs
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
+from journal.tools.documents import Document
 from journal.tools.model_retry import ModelRetry
 from journal.tools.policy import check_policies
 from journal.worlds import open_world
@@ -118,6 +121,7 @@ class Journal:
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
+        docs: Iterable[Document[Any]] = (),
     ) -> Agent[I, O]: ...
     @overload
     def agent(
@@ -128,6 +132,7 @@ class Journal:
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
+        docs: Iterable[Document[Any]] = (),
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -138,13 +143,14 @@ class Journal:
         tools: Mapping[str, Policy] | None = None,
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
+        docs: Iterable[Document[Any]] = (),
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 
         `tools`: replay policies by tool name or glob, before those of the journal. `model_retry`: of model calls that
         do not say so themselves; False for none. `drift`: what becomes of a turn whose recorded model calls were made
         with another prompt, other tools or settings than the code has now: ``"accept"`` carries it on and notes so in
-        its log, ``"refuse"`` blocks it.
+        its log, ``"refuse"`` blocks it. `docs`: the documents that it and its tools read and edit (`define_doc`).
         """
 
         def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
@@ -160,6 +166,7 @@ class Journal:
                 tools=check_policies(tools or {}),
                 model_retry=model_retry,
                 drift=drift,
+                docs=docs,
             )
             self.agents[chosen] = agent
             return agent
@@ -336,6 +343,16 @@ class Journal:
         if not isinstance(answer, Committed | Duplicate | KeyConflictAnswer):
             raise RunBusy(run_id=run)  # the head moved under if_busy="reject"
         return Handle(self, run, turn, codec)
+
+    @property
+    def checkpoints(self) -> RunCheckpoints:
+        """The checkpoints of its runs: ``await journal.checkpoints.list(run_id)``, ``read(run_id, name)``."""
+        return RunCheckpoints(self)
+
+    @property
+    def docs(self) -> RunDocs:
+        """The documents of its runs: ``await journal.docs.get(run_id, Todo)``, ``update``, ``watch``."""
+        return RunDocs(self)
 
     async def get(self, run_id: str) -> RunInfo:
         """The run as it stands. Raises `RunNotFound`."""

@@ -9,6 +9,7 @@ from journal.core.ports import Block, Finish, Release
 from journal.core.records import TurnBlocked
 from journal.engine.attempt import Attempt
 from journal.engine.claim import Holding
+from journal.replay.documents import Documents
 from journal.replay.history import TurnHistory
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
     if claimed.turn is None:
         await holding.commit(queue=Release())
         return None
-    history = TurnHistory(claimed.turn)
+    agent = runtime.agents.get(claimed.agent)
+    documents = Documents() if agent is not None and agent.docs else None
+    history = TurnHistory(claimed.turn, documents)
     try:
         await _read(runtime, holding, history)
     except (RecordTooNew, UnknownRecordType) as error:
@@ -44,7 +47,6 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
         await holding.commit(queue=Finish(claimed.turn, history.finished.status))
         runtime.turn_ended(holding.run, claimed.turn)
         return None
-    agent = runtime.agents.get(claimed.agent)
     if agent is None:
         await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
         return None
@@ -62,7 +64,7 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
 async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> None:
     world = holding.world
     after = holding.claimed.submitted - 1
-    if after == 1:
+    if after == 1 or history.documents is not None:
         after = 0  # the first turn: what created the run stands just before it
     elif after > 0:
         history.extend(await world.read(holding.run, after=0, limit=1))

@@ -31,7 +31,8 @@ R = TypeVar("R")
 _encode_number = msgspec.json.Encoder().encode
 
 
-def _scope(attempt: "Attempt", what: str) -> Scope:
+def scope_of(attempt: "Attempt", what: str) -> Scope:
+    """The scope of the running task, for `what` to be observed in. Raises `NotInTurn` and `InvalidOptions`."""
     if current_call.get() is not None and in_call() is not None:
         raise InvalidOptions(
             f"{what} was used inside a call, which does not run again on replay: use it in the handler, and pass what "
@@ -55,7 +56,7 @@ def _observe(attempt: "Attempt", key: str, seen: Any) -> Any:
 
 def now(attempt: "Attempt") -> datetime:
     """The wall clock, in UTC."""
-    key = _scope(attempt, "turn.now").next_key("@now")
+    key = scope_of(attempt, "turn.now").next_key("@now")
     if (known := attempt.history.observed.get(key)) is not None:
         return datetime.fromtimestamp(values.decode(known.value), UTC)
     seen = attempt.clock.time()
@@ -66,7 +67,7 @@ def now(attempt: "Attempt") -> datetime:
 
 def chance(attempt: "Attempt", what: str) -> random.Random:
     """The scope's own source of chance, the same in every attempt."""
-    scope = _scope(attempt, what)
+    scope = scope_of(attempt, what)
     if scope.chance is None:
         submitted = attempt.history.submitted
         seed = submitted.seed if submitted is not None and submitted.seed else attempt.nonce.hex()
@@ -80,9 +81,14 @@ def uuid(attempt: "Attempt") -> UUID:
     return UUID(int=chance(attempt, "turn.uuid").getrandbits(128), version=4)
 
 
+def seen(attempt: "Attempt", what: str, name: str, now: Any) -> Any:
+    """What the handler sees under `name` by `what`: `now`, and on replay what it was then."""
+    return _observe(attempt, scope_of(attempt, what).next_key(name), now)
+
+
 def is_cancel_requested(attempt: "Attempt") -> bool:
     """Whether somebody asked for the turn to be cancelled."""
-    key = _scope(attempt, "turn.is_cancel_requested").next_key("@cancel")
+    key = scope_of(attempt, "turn.is_cancel_requested").next_key("@cancel")
     return bool(
         _observe(attempt, key, attempt.stop == "cancel" or attempt.history.cancel_requested is not None)
     )
@@ -90,7 +96,7 @@ def is_cancel_requested(attempt: "Attempt") -> bool:
 
 def patched(attempt: "Attempt", name: str) -> bool:
     """Whether the code may go the new way: not while there is history of before."""
-    key = _scope(attempt, "turn.patched").next_key(f"@patch:{name}")
+    key = scope_of(attempt, "turn.patched").next_key(f"@patch:{name}")
     if key in attempt.history.observed:
         return True
     if attempt.history.unclaimed() is not None:
@@ -105,7 +111,7 @@ async def race(attempt: "Attempt", branches: tuple[Awaitable[R], ...]) -> tuple[
     """Run all of `branches`; (place, result) of the first to end. The others are cancelled, and awaited."""
     if not branches:
         raise InvalidOptions("turn.race needs at least one branch")
-    scope = _scope(attempt, "turn.race")
+    scope = scope_of(attempt, "turn.race")
     key = scope.next_key("@race")
     known = attempt.history.observed.get(key)
     if known is not None and int(values.decode(known.value)) >= len(branches):
@@ -158,7 +164,7 @@ async def _branch(attempt: "Attempt", path: str, branch: Awaitable[R]) -> R:
 @asynccontextmanager
 async def timeout(attempt: "Attempt", seconds: float) -> AsyncIterator[None]:
     """Cancel the block after `seconds` and raise `TimeoutError`; on replay, where and only if it was so then."""
-    key = _scope(attempt, "turn.timeout").next_key("@timeout")
+    key = scope_of(attempt, "turn.timeout").next_key("@timeout")
     watch = _Watch(attempt, key, seconds)
     try:
         async with asyncio.timeout(None) as watch.limit:

@@ -48,6 +48,7 @@ async def retrying(
         await asyncio.sleep(seconds)
         if (context := in_call()) is not None:
             context.attempt.holding.check_trust()
+            context.begin_again()
         number += 1
 
 

@@ -19,9 +19,11 @@ from journal.core.records import CallKind
 from journal.core.typed import ValueCodec
 from journal.engine import outside
 from journal.engine.calls import Call, Settled, settle
+from journal.engine.checkpoints import TurnCheckpoints
 from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
 from journal.engine.threads import on_thread
+from journal.engine.turn_docs import TurnDocs
 from journal.replay.history import is_counted
 from journal.tools.model_retry import as_model_retry
 from journal.tools.result import ToolResult
@@ -68,6 +70,23 @@ class Turn:
     def log(self) -> Any:
         """A structlog logger bound to run, turn and attempt."""
         return self._attempt.log
+
+    @property
+    def docs(self) -> TurnDocs:
+        """The documents of the run: ``turn.docs.get(Todo)``, ``await turn.docs.update(Todo, fn)``."""
+        return TurnDocs(self)
+
+    async def checkpoint(self, name: str, payload: Any, *, sequence: int | None = None) -> int:
+        """Write JSON on purpose, and return its sequence once it is durable: the given one, else the next of that name.
+
+        The same name and sequence again replaces it. See `checkpoints` for the rest.
+        """
+        return await TurnCheckpoints(self._attempt).write(name, payload, sequence=sequence)
+
+    @property
+    def checkpoints(self) -> TurnCheckpoints:
+        """The run's checkpoints: `list`, `read`, `delete`."""
+        return TurnCheckpoints(self._attempt)
 
     # What is observed: the same on replay ----------------------------------------------------------
 
@@ -242,7 +261,9 @@ def _unwrap(settled: Settled, codec: ValueCodec[Any]) -> Any:
 def _tool_result(settled: Settled, codec: ValueCodec[Any]) -> ToolResult[Any]:
     outcome = settled.outcome
     if settled.data is not None:
-        return ToolResult(name=settled.call.name, status="ok", result=codec.decode(settled.data))
+        rejected = tuple(edit.doc for edit in outcome.edits if edit.rejected is not None)
+        result = codec.decode(settled.data)
+        return ToolResult(name=settled.call.name, status="ok", result=result, rejected=rejected)
     failure = failure_of(settled)
     if not isinstance(failure, Exception):
         raise failure

@@ -1,8 +1,8 @@
 """Stored bytes are for ever: every record type is read from golden bytes, and hostile bytes raise only `LogError`.
 
-`tests/golden/records-v1.jsonl` holds the bytes, and `-v2` those of what came later. They were made by `hand_msgpack.py`
-from the maps below, never by our own encoder: ``python -m tests.core.test_records`` from the root writes the second. A
-line that was shipped is never changed; a new version of a record gets lines, and a file, of its own.
+`tests/golden/records-v1.jsonl` holds the bytes, and `-v2`, `-v3` those of what came later. They were made by
+`hand_msgpack.py` from the maps below, never by our own encoder: ``python -m tests.core.test_records`` from the root
+writes the last. A line that was shipped is never changed; a new version of a record gets lines, and a file, of its own.
 """
 
 import json
@@ -27,7 +27,11 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    CheckpointDeleted,
+    CheckpointWritten,
     Difference,
+    DocumentEdit,
+    DocumentEdited,
     ErrorInfo,
     Observed,
     Origin,
@@ -51,6 +55,7 @@ from tests.core.hand_msgpack import pack
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.jsonl"
 SECOND = GOLDEN.with_name("records-v2.jsonl")
+THIRD = GOLDEN.with_name("records-v3.jsonl")
 DIGEST = bytes(range(16))
 PACKED = Packed("msgpack", b"\x80")
 HOLDER = ThreadHolder(run="r", turn="start", scope="graph#1", claim=DIGEST)
@@ -277,9 +282,41 @@ SAMPLES += [
     ),
 ]  # fmt: skip
 
+FIRST = len(SAMPLES)
+SAMPLES += [
+    (
+        "call.outcome edits",
+        {
+            "v": 2, "status": "ok",
+            "edits": [
+                {"doc": "todo", "version": 2, "base": DIGEST, "value": b'["tea"]'},
+                {"doc": "plan", "version": 1, "rejected": "changed"},
+            ],
+        },
+        CallOutcome(
+            v=2, status="ok",
+            edits=(
+                DocumentEdit(doc="todo", version=2, base=DIGEST, value=b'["tea"]'),
+                DocumentEdit(doc="plan", version=1, rejected="changed"),
+            ),
+        ),
+    ),
+    (
+        "document.edited",
+        {"edit": {"doc": "todo", "version": 1, "value": {"blob": "00ff", "size": 70_000}}},
+        DocumentEdited(edit=DocumentEdit(doc="todo", version=1, value=BlobRef(blob="00ff", size=70_000))),
+    ),
+    (
+        "checkpoint.written",
+        {"name": "plan", "sequence": 3, "payload": b'{"step":3}'},
+        CheckpointWritten(name="plan", sequence=3, payload=b'{"step":3}'),
+    ),
+    ("checkpoint.deleted", {"name": "plan", "sequence": 3}, CheckpointDeleted(name="plan", sequence=3)),
+]  # fmt: skip
+
 
 def golden() -> dict[str, bytes]:
-    lines = [json.loads(line) for file in (GOLDEN, SECOND) for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for file in (GOLDEN, SECOND, THIRD) for line in file.read_text().splitlines()]
     return {line["name"]: bytes.fromhex(line["hex"]) for line in lines}
 
 
@@ -457,4 +494,4 @@ def attempt(type_: str, body: bytes) -> None:
 
 if __name__ == "__main__":
     lines = [json.dumps({"name": name, "hex": pack(says).hex()}) for name, says, _ in SAMPLES[FIRST:]]
-    SECOND.write_text("\n".join(lines) + "\n")
+    THIRD.write_text("\n".join(lines) + "\n")

@@ -17,6 +17,7 @@ class Call:
     def __init__(self, key: str) -> None:
         self.idempotency_key, self.fence, self.deadline = key, 3, 1.5
         self.deps: Any = {"client": key}
+        self.docs: Any = f"documents of {key}"
         self.log: Any = f"log of {key}"
         self.emitted: list[Any] = []
 
@@ -34,11 +35,12 @@ def test_inside_a_call_it_is_the_calls() -> None:
         assert (io.idempotency_key, io.fence, io.deadline) == ("a", 3, 1.5)
         assert io.deps == {"client": "a"}
         assert io.log == "log of a"
+        assert str(io.docs) == "documents of a"
         io.emit({"n": 1})
     assert call.emitted == [{"n": 1}]
 
 
-@pytest.mark.parametrize("name", ["idempotency_key", "fence", "deadline", "deps", "log"])
+@pytest.mark.parametrize("name", ["idempotency_key", "fence", "deadline", "deps", "docs", "log"])
 def test_outside_of_a_call_it_says_so(name: str) -> None:
     with pytest.raises(NotInTurn, match=rf"io\.{name} works only inside a call"):
         getattr(io, name)

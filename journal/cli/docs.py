@@ -1,0 +1,67 @@
+"""`journal docs RUN`."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from journal.cli.output import emit, remark, say
+from journal.cli.reading import Found, records, with_found
+from journal.cli.settings import Settings, common_options, settings_of
+from journal.core.errors import CallNotFound
+from journal.core.records import BlobRef
+from journal.replay.documents import Documents, DocumentVersion
+from journal.replay.fold import RunFold
+from journal.replay.timeline import printable
+
+
+@click.command
+@click.argument("run_id", metavar="RUN")
+@click.argument("kind", metavar="[KIND]", required=False)
+@click.option(
+    "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
+)
+@common_options
+@settings_of
+def command(settings: Settings, run_id: str, kind: str | None, at: int | None) -> int:
+    """Print the documents of a run, a stored or an exported one: as they stand, or as call N found them.
+
+    With KIND that document alone. With --json one object: version, seq of the edit and value of each, by kind.
+    """
+
+    async def read(found: Found) -> dict[str, Any]:
+        documents = await _documents(found, at)
+        chosen = documents.versions if kind is None else {kind: documents.versions.get(kind, [])}
+        return {
+            name: await _shown(found, versions[-1]) for name, versions in sorted(chosen.items()) if versions
+        }
+
+    found = with_found(settings, run_id, read)
+    if settings.as_json:
+        emit(found)
+        return 0
+    for name, shown in found.items():
+        say(printable(f"{name}  version {shown['version']}, since record {shown['seq']}"), "quiet")
+        say(msgspec.json.format(msgspec.json.encode(shown["value"])).decode())
+    if not found:
+        remark(f"{'no document was' if kind is None else f'document {kind!r} was not'} written by then")
+    return 0
+
+
+async def _documents(found: Found, at: int | None) -> Documents:
+    documents, fold = Documents(), RunFold()
+    async for record in records(found):
+        if at is not None:
+            fold.add(record)
+            if len(fold.state.calls) >= at:
+                return documents
+        documents.add(record)
+    if at is not None:
+        raise CallNotFound(run_id=found.info.run, call=at, calls=len(fold.state.calls))
+    return documents
+
+
+async def _shown(found: Found, version: DocumentVersion) -> dict[str, Any]:
+    value = version.value
+    data = await found.get_blob(value.blob) if isinstance(value, BlobRef) else value
+    return {"version": version.version, "seq": version.seq, "value": msgspec.Raw(data)}
