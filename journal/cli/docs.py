@@ -24,9 +24,9 @@ from journal.replay.timeline import printable
 @common_options
 @settings_of
 def command(settings: Settings, run_id: str, kind: str | None, at: int | None) -> int:
-    """Print the documents of a run, a stored or an exported one: as they stand, or as call N found them.
+    """Print the documents of a run: as they stand, or as a call found them.
 
-    With KIND that document alone. With --json one object: version, seq of the edit and value of each, by kind.
+    RUN is one of the store, or the file of an exported one. With KIND that document alone. With --json one object: version, seq of the edit and value of each, by kind.
     """
 
     async def read(found: Found) -> dict[str, Any]:
