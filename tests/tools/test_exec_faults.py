@@ -1,0 +1,265 @@
+"""Host commands that do not behave (fault 33): whatever they do, they end, and nothing of their group is left."""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from journal.tools import child
+from journal.tools.exec import CommandResult, HostCommands
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+LONG = 600.0
+"""Seconds that no test waits for."""
+
+
+class Beat:
+    """A pipe by name. Programs open it and write a line; it is over when the last that has it open is gone."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "beat"
+        os.mkfifo(self.path)
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+
+    async def begun(self, lines: int = 1) -> None:
+        seen = b""
+        while seen.count(b"\n") < lines:
+            try:
+                seen += os.read(self._fd, 1000)
+            except BlockingIOError:
+                pass
+            await anyio.sleep(0.005)
+
+    @property
+    def is_over(self) -> bool:
+        try:
+            while os.read(self._fd, 1000):
+                pass
+            return True
+        except BlockingIOError:
+            return False
+
+    async def over(self) -> None:
+        while not self.is_over:
+            await anyio.sleep(0.005)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@pytest.fixture
+def beat(tmp_path: Path) -> Iterator[Beat]:
+    made = Beat(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """No thread, no descriptor, no process object that is still waited for."""
+    threads, files = threading.active_count(), set(os.listdir("/proc/self/fd"))
+    yield
+    gc.collect()
+    assert threading.active_count() == threads
+    assert set(os.listdir("/proc/self/fd")) == files
+
+
+def shell(cwd: Path, *, grace: float = LONG, timeout: float = LONG, max_output: int = 1000) -> HostCommands:
+    return HostCommands(cwd=cwd, allow=["sh"], grace=grace, timeout=timeout, max_output=max_output)
+
+
+async def run(commands: HostCommands, script: str, stdin: bytes = b"") -> CommandResult:
+    return await commands.run(["sh", "-c", script], stdin=stdin)
+
+
+STUBBORN = "trap '' TERM; exec 3>beat; echo >&3; while :; do sleep 1000; done"
+FORKS = "for i in 1 2 3; do sh -c 'exec 3>beat; echo >&3; while :; do sleep 1000; done' & done; wait"
+
+
+async def test_one_that_forks_is_ended_with_its_children(tmp_path: Path, beat: Beat) -> None:
+    found = await run(shell(tmp_path, timeout=1.0), FORKS)
+    assert (found.timed_out, found.returncode, found.signal) == (True, None, "SIGTERM")
+    assert found.seconds >= 1.0
+    assert beat.is_over
+    assert not found.left_running
+
+
+async def test_one_that_ignores_sigterm_is_killed_after_grace(tmp_path: Path, beat: Beat) -> None:
+    found = await run(shell(tmp_path, timeout=1.0, grace=0.2), STUBBORN)
+    assert (found.timed_out, found.returncode, found.signal) == (True, None, "SIGKILL")
+    assert found.seconds >= 1.2
+    assert beat.is_over
+
+
+async def test_one_that_cleans_up_on_sigterm_has_the_time(tmp_path: Path) -> None:
+    script = "trap 'echo cleaned; exit 9' TERM; echo started; while :; do sleep 0.01; done"
+    found = await run(shell(tmp_path, timeout=1.0), script)
+    assert (found.timed_out, found.returncode, found.stdout) == (True, 9, "started\ncleaned\n")
+
+
+async def test_one_that_prints_a_gigabyte_is_not_blocked(tmp_path: Path) -> None:
+    script = "head -c 1073741824 /dev/zero; echo the end; echo aside >&2"
+    found = await run(shell(tmp_path), script)
+    assert found.returncode == 0
+    assert found.stdout.startswith("\0" * 500 + "\n[... 1,073,740,832 bytes left out ...]\n\0")
+    assert found.stdout.endswith("\0the end\n")
+    assert (found.stdout_truncated, found.stderr_truncated) == (True, False)
+    assert found.stderr == "aside\n"
+
+
+async def test_both_streams_at_once(tmp_path: Path) -> None:
+    script = "head -c 3000000 /dev/zero & head -c 3000000 /dev/zero >&2; wait"
+    found = await run(shell(tmp_path, max_output=4_000_000), script)
+    assert (len(found.stdout), len(found.stderr)) == (3_000_000, 3_000_000)
+
+
+async def test_one_that_closes_its_output_goes_on(tmp_path: Path) -> None:
+    found = await run(shell(tmp_path), "echo first; exec >&- 2>&-; echo done > file; exit 4")
+    assert (found.stdout, found.returncode, found.left_running) == ("first\n", 4, False)
+    assert (tmp_path / "file").read_text() == "done\n"
+
+
+async def test_one_that_reads_finds_the_end_or_what_it_is_given(tmp_path: Path) -> None:
+    commands = shell(tmp_path)
+    assert (await run(commands, "cat; echo end")).stdout == "end\n"
+    given = bytes(range(256)) * 20_000
+    assert (await run(commands, "wc -c; cat", given)).stdout == f"{len(given)}\n"
+    assert (await run(commands, "head -c 3", given)).stdout == "\0\1\2"
+    assert (await run(commands, "exit 3", given)).returncode == 3
+    assert (await commands.run("sh -c cat", stdin="é")).stdout == "é"
+
+
+async def test_bytes_that_are_no_text_stay_visible(tmp_path: Path) -> None:
+    assert (await run(shell(tmp_path), r"printf 'a\377\0b'")).stdout == "a\\xff\0b"
+
+
+@pytest.mark.parametrize("ignores", ["", "trap '' TERM;"])
+async def test_a_grandchild_that_would_outlive_it(tmp_path: Path, beat: Beat, ignores: str) -> None:
+    script = (
+        f"({ignores} exec 3>beat >/dev/null 2>&1; echo >&3; : > begun; while :; do sleep 1000; done) & "
+        "while [ ! -e begun ]; do sleep 0.01; done; exit 4"
+    )
+    found = await run(shell(tmp_path, grace=0.2 if ignores else LONG), script)
+    assert (found.returncode, found.timed_out, found.left_running) == (4, False, False)
+    assert beat.is_over
+
+
+async def test_one_that_leaves_the_group_is_told(tmp_path: Path, beat: Beat) -> None:
+    os.mkfifo(tmp_path / "release")
+    script = (
+        "setsid sh -c 'exec 3>beat; : > begun; read line <>release' & "
+        "while [ ! -e begun ]; do sleep 0.01; done; echo left"
+    )
+    found = await run(shell(tmp_path), script)
+    assert (found.stdout, found.returncode, found.left_running) == ("left\n", 0, True)
+    assert not beat.is_over
+    fd = os.open(tmp_path / "release", os.O_RDWR)
+    os.write(fd, b"\n")
+    await beat.over()
+    os.close(fd)
+
+
+async def test_a_signal_that_it_sends_itself(tmp_path: Path) -> None:
+    found = await run(shell(tmp_path), "kill -SEGV $$")
+    assert (found.returncode, found.signal, found.timed_out) == (None, "SIGSEGV", False)
+
+
+async def test_the_shorter_timeout_counts(tmp_path: Path) -> None:
+    script = ["sh", "-c", "while :; do sleep 1000; done"]
+    assert (await shell(tmp_path, timeout=0.05).run(script, timeout=LONG)).timed_out
+    assert (await shell(tmp_path).run(script, timeout=0.05)).timed_out
+
+
+@pytest.mark.parametrize(("script", "lines"), [(FORKS, 3), (STUBBORN, 1)], ids=["forks", "stubborn"])
+async def test_cancelled_nothing_of_it_is_left(tmp_path: Path, beat: Beat, script: str, lines: int) -> None:
+    commands = shell(tmp_path, grace=0.2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, commands, script)
+        await beat.begun(lines)
+        tasks.cancel_scope.cancel()
+    assert beat.is_over
+
+
+async def test_cancelled_again_and_again(tmp_path: Path, beat: Beat) -> None:
+    task = asyncio.create_task(run(shell(tmp_path, grace=0.3), STUBBORN))
+    await beat.begun()
+    while not task.done():
+        task.cancel()
+        await anyio.sleep(0.02)
+    assert task.cancelled()
+    assert beat.is_over
+
+
+async def test_cancelled_before_it_began_nothing_starts(tmp_path: Path) -> None:
+    task = asyncio.create_task(run(shell(tmp_path), ": > file"))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await run(shell(tmp_path), ": > file")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_loop_that_is_thrown_away_takes_it_along(tmp_path: Path) -> None:
+    beat = Beat(tmp_path)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(run(shell(tmp_path), STUBBORN))
+    loop.run_until_complete(asyncio.wait_for(beat.begun(), 60))
+    loop.close()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio says of it is not the matter here
+    del task
+    gc.collect()
+    assert beat.is_over
+    beat.close()
+
+
+async def test_on_a_system_that_has_no_pidfd(
+    tmp_path: Path, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "_pidfd", lambda pid: None)
+    monkeypatch.setattr(child, "_runs", lambda group: True)  # nor /proc
+    assert (await run(shell(tmp_path), "echo x; exit 3")).returncode == 3
+    found = await run(shell(tmp_path, timeout=1.0, grace=0.2), STUBBORN)
+    assert (found.timed_out, found.signal) == (True, "SIGKILL")
+    assert beat.is_over
+
+
+async def test_twenty_at_once(tmp_path: Path) -> None:
+    commands, found = shell(tmp_path), {}
+
+    async def one(number: int) -> None:
+        found[number] = await run(commands, f"cat; exit {number}", f"in {number}".encode())
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(one, number)
+    assert {n: (r.returncode, r.stdout) for n, r in found.items()} == {n: (n, f"in {n}") for n in range(20)}
+
+
+WORKER = """
+import asyncio, sys
+from journal.tools.exec import HostCommands
+asyncio.run(HostCommands(cwd=sys.argv[1], allow=["sh"]).run(["sh", "-c", sys.argv[2]]))
+"""
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM])
+async def test_its_worker_dies_and_it_goes_too(tmp_path: Path, beat: Beat, death: signal.Signals) -> None:
+
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), f"trap '' TERM; {FORKS}"])
+    try:
+        await beat.begun(3)
+    finally:
+        worker.send_signal(death)
+        worker.wait()
+    await beat.over()
