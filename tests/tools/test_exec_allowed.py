@@ -9,6 +9,7 @@ import pytest
 
 import journal.tools.exec as module
 from journal.core.errors import CommandNotStarted, CommandRefused, InvalidOptions
+from journal.tools import child
 from journal.tools.exec import HostCommands
 
 pytestmark = pytest.mark.anyio
@@ -151,7 +152,7 @@ async def test_what_was_checked_is_what_runs(tmp_path: Path, monkeypatch: pytest
     link.parent.mkdir()
     link.symlink_to(tmp_path / "good")
     commands = HostCommands(cwd=tmp_path, allow=["say"], path=[str(tmp_path / "bin")])
-    run_child = module.run_child
+    run_child = child.run_child
 
     async def swapped(program: str, argv: Sequence[str], **options: Any) -> Any:
         link.unlink()
