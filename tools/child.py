@@ -24,9 +24,10 @@ import anyio.lowlevel
 import msgspec
 
 from journal.core.errors import CommandNotStarted
+from journal.tools.guard import Exit, Guard, forget
 from journal.tools.output import Output
 
-T = TypeVar("T", "_Exit", "_Drain")
+T = TypeVar("T", "Exit", "_Drain")
 
 _CHUNK = 64 * 1024
 _PIPE = 1024 * 1024
@@ -37,7 +38,10 @@ _GONE_SECONDS = 5.0
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a child ended. `status`: its exit code, a negative signal number, None for one that SIGKILL did not end."""
+    """How a child ended. `status`: its exit code, or a negative signal number.
+
+    None where nobody knows: SIGKILL did not end it, or somebody else in this process waited for it.
+    """
 
     status: int | None
     stdout: Output
@@ -99,14 +103,15 @@ class _Child:
         self._until: float | None = None
         self._has_members = False
         self._is_ended = False
-        self._parts: list[_Exit | _Drain] = []
+        self._is_status_known = True
+        self._parts: list[Exit | _Drain] = []
         self._guard, self._process = _start(program, argv, env=env, cwd=cwd, stdin=stdin)
         self._group = self._process.pid
         self._guard.watch(self._group)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         try:
-            self._exit = self._with(_Exit(self._process))
+            self._exit = self._with(Exit(self._process))
             self._stdout = self._with(_Drain(self._process.stdout, max_output))
             self._stderr = self._with(_Drain(self._process.stderr, max_output))
         except BaseException:  # it has started: never CommandNotStarted
@@ -136,6 +141,7 @@ class _Child:
             if was_running:
                 self._seconds = monotonic() - self._started
             if self._exit.is_over:
+                self._is_status_known = self._process.returncode is not None or self._can_be_waited_for()
                 self._process.wait()  # from here on the group's id is taken only as long as it has members
         pause = _POLL_SECONDS
         while self._find_members() and monotonic() < self._until + _GONE_SECONDS:
@@ -160,13 +166,23 @@ class _Child:
 
     def ended(self, *, is_timed_out: bool) -> Ended:
         return Ended(
-            status=self._process.returncode,
+            status=self._process.returncode if self._is_status_known else None,
             stdout=self._stdout.output,
             stderr=self._stderr.output,
             seconds=self._seconds,
             is_timed_out=is_timed_out,
             has_escaped=self._has_members or not (self._stdout.is_at_end and self._stderr.is_at_end),
         )
+
+    def _can_be_waited_for(self) -> bool:
+        """False where SIGCHLD is ignored, or all children are waited for by somebody; Popen would say 0 then."""
+        if sys.platform != "linux":
+            return True
+        try:
+            os.waitid(os.P_PID, self._group, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except ChildProcessError:
+            return False
+        return True
 
     def _find_members(self) -> bool:
         """Whether anything of the group still runs."""
@@ -188,11 +204,17 @@ class _Child:
 
 def _start(
     program: str, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, stdin: bytes
-) -> "tuple[_Guard, subprocess.Popen[bytes]]":
+) -> "tuple[Guard, subprocess.Popen[bytes]]":
     """The program in a session of its own, and its guard, which is there first."""
     guard = None
+    if (
+        signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    ):  # the system would reap it, and free its group's id
+        raise CommandNotStarted(
+            program=program, reason="this process ignores SIGCHLD, and would not know how it ends"
+        )
     try:
-        guard = _Guard()
+        guard = Guard()
         # Input lies in a file: a child that does not read it holds up nobody.
         with tempfile.TemporaryFile() if stdin else open(os.devnull, "rb") as given:
             if stdin:
@@ -209,10 +231,12 @@ def _start(
                 bufsize=0,
                 start_new_session=True,
             )
-    except OSError as error:
+    except BaseException as error:
         if guard is not None:
             guard.close()
-        raise CommandNotStarted(program=program, reason=_told(error, cwd)) from error
+        if isinstance(error, OSError):
+            raise CommandNotStarted(program=program, reason=_told(error, cwd)) from error
+        raise
 
 
 _ADVICE = {
@@ -226,95 +250,9 @@ _ADVICE = {
 def _told(error: OSError, cwd: str) -> str:
     if error.filename == cwd:
         return f"its working directory {cwd} cannot be used ({error.strerror}); make it first"
-    if error.filename == _Guard.SHELL:
-        return f"{_Guard.SHELL}, which guards it, cannot be started ({error.strerror})"
+    if error.filename == Guard.SHELL:
+        return f"{Guard.SHELL}, which guards it, cannot be started ({error.strerror})"
     return _ADVICE.get(error.errno or 0, f"{error.strerror}; try again when the host has room")
-
-
-class _Guard:
-    """Kills a group when this process dies: it reads from a pipe whose other end nobody else has."""
-
-    SHELL = "/bin/sh"
-    """It is given a constant to run, and no word of any command."""
-    _SCRIPT = 'read -r group && { read -r over || kill -s KILL -- "-$group"; }'
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - a constant; it starts before what it guards, for 1 ms
-            [self.SHELL, "-c", self._SCRIPT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            cwd="/",
-            env={},
-            start_new_session=True,
-        )
-
-    def watch(self, group: int) -> None:
-        self._tell(f"{group}\n")
-
-    async def dismiss(self) -> None:
-        """There is nothing to guard any more."""
-        self._tell("over\n")
-        over = _Exit(self._process)
-        try:
-            await over.wait(_GONE_SECONDS)
-        finally:
-            over.close()
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    def _tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(line.encode())
-        except BrokenPipeError:
-            pass  # somebody killed it
-
-
-class _Exit:
-    """The exit of a process, told by the event loop."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        self._told = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._fd = _pidfd(process.pid)
-        if self._fd is not None:
-            self._loop.add_reader(self._fd, self._tell)
-
-    @property
-    def is_over(self) -> bool:
-        return self._told.is_set()
-
-    async def wait(self, seconds: float) -> bool:
-        """Whether the process has exited, after `seconds` at the latest."""
-        try:
-            async with asyncio.timeout(seconds):
-                while self._fd is None and self._process.poll() is None:  # noqa: ASYNC110 - no pidfds here
-                    await asyncio.sleep(_POLL_SECONDS)
-                if self._fd is None:
-                    self._told.set()
-                await self._told.wait()
-        except TimeoutError:
-            pass
-        return self.is_over
-
-    def close(self) -> None:
-        if self._fd is not None:
-            _forget(self._loop, self._fd)
-            os.close(self._fd)
-            self._fd = None
-
-    def _tell(self) -> None:
-        assert self._fd is not None
-        self._loop.remove_reader(self._fd)
-        self._told.set()
 
 
 class _Drain:
@@ -349,13 +287,8 @@ class _Drain:
 
     def _leave(self) -> None:
         if not self._stream.closed:
-            _forget(self._loop, self._stream.fileno())
+            forget(self._loop, self._stream.fileno())
             self._stream.close()
-
-
-def _forget(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    if not loop.is_closed():
-        loop.remove_reader(fd)
 
 
 def _runs(group: int) -> bool:
@@ -373,12 +306,3 @@ def _is_running(pid: str, group: int) -> bool:
     except (OSError, ValueError):
         return False  # gone meanwhile
     return int(of) == group and state not in (b"Z", b"X")
-
-
-def _pidfd(pid: int) -> int | None:
-    if sys.platform != "linux":
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # an old kernel, a sandbox, or no descriptor left
-        return None

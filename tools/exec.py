@@ -38,7 +38,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     program: str
     """What ran: the path behind the first of `argv`, without symlinks."""
     returncode: int | None = None
-    """None: it was ended by a signal."""
+    """None where it was ended by a signal; without a signal, too, nobody knows how it ended."""
     signal: str | None = None
     """The signal that ended it, ``"SIGKILL"``."""
     stdout: str = ""
@@ -108,6 +108,8 @@ class HostCommands:
 
     def check(self, command: str | Sequence[str]) -> tuple[str, list[str]]:
         """What `run` would start: the program's path without symlinks, and its arguments. Raises `CommandRefused`."""
+        if len(command) > _MOST_COMMAND:
+            raise _too_long()
         argv = split(command) if isinstance(command, str) else list(command)
         if not argv or not argv[0]:
             raise CommandRefused(reason="it is empty; give a program and its arguments")
@@ -117,9 +119,7 @@ class HostCommands:
             if "\0" in word or not _is_utf8(word):
                 raise CommandRefused(reason=f"argument {place} holds NUL or a lone surrogate: leave that out")
         if sum(map(len, argv)) > _MOST_COMMAND:
-            raise CommandRefused(
-                reason=f"it has more than {_MOST_COMMAND:,} characters; give long input by stdin"
-            )
+            raise _too_long()
         return self._find(argv[0]), argv
 
     def tool(
@@ -154,13 +154,15 @@ class HostCommands:
         self, command: str | Sequence[str], stdin: str | bytes, timeout: float | None, max_output: int
     ) -> CommandResult:
         program, argv = self.check(command)
+        if isinstance(stdin, str) and not _is_utf8(stdin):
+            raise CommandRefused(reason="stdin holds a lone surrogate: leave that out, or give bytes")
         limit = self.timeout if timeout is None else _seconds(timeout, "timeout", least=0.001)
         ended = await run_child(
             program,
             argv,
             env=self.env,
             cwd=self.cwd,
-            stdin=stdin.encode(errors="replace") if isinstance(stdin, str) else stdin,
+            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
             timeout=min(limit, self.timeout),
             grace=self.grace,
             max_output=max_output,
@@ -217,6 +219,10 @@ def _result(program: str, argv: list[str], ended: Ended) -> CommandResult:
     )
 
 
+def _too_long() -> CommandRefused:
+    return CommandRefused(reason=f"it has more than {_MOST_COMMAND:,} characters; give long input by stdin")
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -260,7 +266,7 @@ def _checked_env(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidOptions(f"env: {name!r} and what it is set to must be text")
-        if not name or "=" in name or "\0" in name + value:
+        if not name or "=" in name or "\0" in name + value or not _is_utf8(name + value):
             raise InvalidOptions(f"env: {name!r} cannot be set")
         if name == "PATH":
             raise InvalidOptions("env: PATH is what path= says; give it there")

@@ -13,7 +13,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from journal.tools import child
+from journal.core.errors import CommandNotStarted, CommandRefused
+from journal.tools import child, guard
 from journal.tools.exec import CommandResult, HostCommands
 from tests.beat import Beat
 
@@ -193,12 +194,41 @@ def test_a_loop_that_is_thrown_away_takes_it_along(tmp_path: Path) -> None:
 async def test_on_a_system_that_has_no_pidfd(
     tmp_path: Path, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "_pidfd", lambda pid: None)
+    monkeypatch.setattr(guard, "_pidfd", lambda pid: None)
     monkeypatch.setattr(child, "_runs", lambda group: True)  # nor /proc
     assert (await run(shell(tmp_path), "echo x; exit 3")).returncode == 3
     found = await run(shell(tmp_path, timeout=1.0, grace=0.2), STUBBORN)
     assert (found.timed_out, found.signal) == (True, "SIGKILL")
     assert beat.is_over
+
+
+async def test_one_that_somebody_else_has_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_until_over, stolen = guard.Exit.wait, list[tuple[int, int]]()
+
+    async def wait(self: guard.Exit, seconds: float) -> bool:
+        is_over = await wait_until_over(self, seconds)
+        if is_over and self._process.args == ["sh", "-c", "exit 3"] and not stolen:
+            stolen.append(os.waitpid(self._process.pid, 0))
+        return is_over
+
+    monkeypatch.setattr(guard.Exit, "wait", wait)
+    found = await run(shell(tmp_path), "exit 3")
+    assert (found.returncode, found.signal) == (None, None)
+
+
+async def test_where_nobody_would_know_how_it_ends(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pytest.raises(CommandNotStarted, match="ignores SIGCHLD"):
+            await run(shell(tmp_path), ": > file")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_input_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(CommandRefused, match="stdin holds a lone surrogate"):
+        await shell(tmp_path).run("sh", stdin="\ud800")
 
 
 async def test_twenty_at_once(tmp_path: Path) -> None:
