@@ -24,7 +24,7 @@ import anyio.lowlevel
 import msgspec
 
 from journal.core.errors import CommandNotStarted
-from journal.tools.guard import Exit, Guard, forget
+from journal.tools.guard import Exit, Guard
 from journal.tools.output import Output
 
 T = TypeVar("T", "Exit", "_Drain")
@@ -287,7 +287,7 @@ class _Drain:
 
     def _leave(self) -> None:
         if not self._stream.closed:
-            forget(self._loop, self._stream.fileno())
+            self._loop.remove_reader(self._stream.fileno())
             self._stream.close()
 
 

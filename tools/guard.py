@@ -85,7 +85,7 @@ class Exit:
 
     def close(self) -> None:
         if self._fd is not None:
-            forget(self._loop, self._fd)
+            self._loop.remove_reader(self._fd)  # of a closed loop, too
             os.close(self._fd)
             self._fd = None
 
@@ -93,12 +93,6 @@ class Exit:
         assert self._fd is not None
         self._loop.remove_reader(self._fd)
         self._told.set()
-
-
-def forget(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    """Let `loop` watch `fd` no more, also where the loop is closed already."""
-    if not loop.is_closed():
-        loop.remove_reader(fd)
 
 
 def _pidfd(pid: int) -> int | None:

@@ -49,6 +49,15 @@ async def run(commands: HostCommands, script: str, stdin: bytes = b"") -> Comman
     return await commands.run(["sh", "-c", script], stdin=stdin)
 
 
+async def release(directory: Path, beat: Beat) -> None:
+    """Let a program go that waits for a byte from the pipe named so."""
+    assert not beat.is_over
+    fd = os.open(directory / "release", os.O_RDWR)
+    os.write(fd, b"\n")
+    await beat.over()
+    os.close(fd)
+
+
 STUBBORN = "trap '' TERM; exec 3>beat; echo >&3; while :; do sleep 1000; done"
 FORKS = "for i in 1 2 3; do sh -c 'exec 3>beat; echo >&3; while :; do sleep 1000; done' & done; wait"
 
@@ -129,11 +138,32 @@ async def test_one_that_leaves_the_group_is_told(tmp_path: Path, beat: Beat) -> 
     )
     found = await run(shell(tmp_path), script)
     assert (found.stdout, found.returncode, found.left_running) == ("left\n", 0, True)
-    assert not beat.is_over
-    fd = os.open(tmp_path / "release", os.O_RDWR)
-    os.write(fd, b"\n")
-    await beat.over()
-    os.close(fd)
+    await release(tmp_path, beat)
+
+
+FOSTERS = """
+import os, signal, time
+if not os.fork():
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    if not os.fork():
+        signal.pause()  # stays in the group
+    os.setpgid(0, 0)  # its parent does not, and does not reap it
+    beat = open("beat", "w")
+    open("begun", "w").close()
+    os.read(os.open("release", os.O_RDWR), 1)
+    os._exit(0)
+while not os.path.exists("begun"):
+    time.sleep(0.01)
+"""
+
+
+async def test_a_zombie_that_nobody_reaps_is_not_waited_for(tmp_path: Path, beat: Beat) -> None:
+    os.mkfifo(tmp_path / "release")
+    commands = HostCommands(cwd=tmp_path, allow=[sys.executable], grace=LONG)
+    found = await commands.run([sys.executable, "-c", FOSTERS])
+    assert (found.stderr, found.returncode, found.left_running) == ("", 0, False)
+    await release(tmp_path, beat)
 
 
 async def test_a_signal_that_it_sends_itself(tmp_path: Path) -> None:
@@ -157,14 +187,16 @@ async def test_cancelled_nothing_of_it_is_left(tmp_path: Path, beat: Beat, scrip
     assert beat.is_over
 
 
-async def test_cancelled_again_and_again(tmp_path: Path, beat: Beat) -> None:
-    task = asyncio.create_task(run(shell(tmp_path, grace=0.3), STUBBORN))
+async def test_cancelled_again_and_again_it_has_its_grace(tmp_path: Path, beat: Beat) -> None:
+    script = "trap 'sleep 0.3; echo cleaned; : > file; exit' TERM; exec 3>beat; echo >&3; while :; do sleep 0.01; done"
+    task = asyncio.create_task(run(shell(tmp_path), script))
     await beat.begun()
     while not task.done():
         task.cancel()
         await anyio.sleep(0.02)
     assert task.cancelled()
     assert beat.is_over
+    assert (tmp_path / "file").exists()
 
 
 async def test_cancelled_before_it_began_nothing_starts(tmp_path: Path) -> None:
@@ -200,6 +232,19 @@ async def test_on_a_system_that_has_no_pidfd(
     found = await run(shell(tmp_path, timeout=1.0, grace=0.2), STUBBORN)
     assert (found.timed_out, found.signal) == (True, "SIGKILL")
     assert beat.is_over
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_what_is_still_in_the_pipe_at_the_end_is_read(is_open: bool) -> None:
+    reading, writing = os.pipe()
+    drain = child._Drain(os.fdopen(reading, "rb", buffering=0), 100_000)
+    os.write(writing, bytes(60_000))
+    if not is_open:
+        os.close(writing)
+    drain.close()  # the loop has had no turn
+    assert (drain.output.text(), drain.is_at_end) == ("\0" * 60_000, not is_open)
+    if is_open:
+        os.close(writing)
 
 
 async def test_one_that_somebody_else_has_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
