@@ -104,7 +104,7 @@ async def test_a_cancelled_turn_ends_its_command(tmp_path: Path) -> None:
 
     @journal.agent
     async def work(turn: Turn, _: None) -> None:
-        await turn.tool(run, ["sh", "-c", "exec 3>beat; echo >&3; while :; do sleep 1000; done"])
+        await turn.tool(run, ["sh", "-c", "exec 3>beat; echo >&3; sleep 100"])
 
     async with journal:
         handle = await work.submit(None)
@@ -138,7 +138,7 @@ if __name__ == "__main__":
 
 async def test_its_worker_is_killed_and_the_command_is_unknown_and_gone(tmp_path: Path) -> None:
     beat = Beat(tmp_path)
-    script = "echo x >> ran; exec 3>beat; echo >&3; sh -c 'while :; do sleep 1000; done' & wait"
+    script = "echo x >> ran; exec 3>beat; echo >&3; sh -c 'sleep 100' & wait"
     command = [sys.executable, "-c", AGENT, str(tmp_path), script]
     with subprocess.Popen(command) as worker:
         await beat.begun()
