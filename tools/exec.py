@@ -10,9 +10,9 @@ import os
 import re
 import signal
 import stat
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -124,7 +124,7 @@ class HostCommands:
 
     def tool(
         self, name: str = "run", *, max_output: int = TOOL_OUTPUT_BYTES
-    ) -> Tool[..., Coroutine[Any, Any, CommandResult]]:
+    ) -> Tool[..., Awaitable[CommandResult]]:
         """A tool that runs commands for a model: `never`, since nobody knows what a command does.
 
         `max_output`: bytes of each stream that the model is shown, and the log keeps. Raises `InvalidOptions`.

@@ -89,8 +89,7 @@ async def test_what_was_refused_did_not_happen_so_a_retry_asks_again(tmp_path: P
     async def work(turn: Turn, _: None) -> str:
         allow = [] if turn.attempt == 1 else ["sh"]
         run = HostCommands(cwd=tmp_path, allow=allow).tool()
-        result = await turn.tool(run, "sh -c 'echo done'")
-        return str(result.value.stdout)
+        return (await turn.tool(run, "sh -c 'echo done'")).value.stdout
 
     async with journal:
         with pytest.raises(TurnFailed, match="CommandRefused"):
