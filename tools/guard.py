@@ -10,7 +10,11 @@ _GONE_SECONDS = 5.0
 
 
 class Guard:
-    """Kills a group when this process dies: it reads from a pipe whose other end nobody else has."""
+    """Kills a group when this process dies: it reads from a pipe whose other end nobody else has.
+
+    Not PR_SET_PDEATHSIG: that needs code of ours between fork and exec, reaches the child and none of its children,
+    and strikes already when the *thread* that started the child ends.
+    """
 
     SHELL = "/bin/sh"
     """It is given a constant to run, and no word of any command."""
