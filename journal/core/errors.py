@@ -9,7 +9,8 @@
     ├── TurnError             whoever awaits the turn
     │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
     ├── CallFailure           the handler, about one of its calls
-    │   ├── CallError · OutcomeUnknown · DidNotHappen · CallTimeout · ValueLost · ToolArgumentError
+    │   ├── CallError · OutcomeUnknown · CallTimeout · ValueLost · ToolArgumentError
+    │   ├── DidNotHappen, and of it CommandRefused · CommandNotStarted
     ├── WorldError            the operator: the store
     │   ├── WorldUnavailable · WorldBusy · WorldReadOnly · WorldFull · WorldMissing
     │   ├── WorldCorrupt · WorldTooNew · WorldUnknown · MissingCapability
@@ -384,6 +385,22 @@ class DidNotHappen(CallFailure):
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
         super().__init__(reason or "the effect did not take place")
+
+
+class CommandRefused(DidNotHappen):
+    """A host command that may not run, or is none; the text is meant for a model to act on. Nothing was run."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"the command was not run: {reason}")
+        self.reason = reason
+
+
+class CommandNotStarted(DidNotHappen):
+    """The operating system refused to start a host command."""
+
+    def __init__(self, *, program: str, reason: str) -> None:
+        super().__init__(f"{program} could not be started: {reason}")
+        self.program, self.reason = program, reason
 
 
 class CallTimeout(CallFailure, TimeoutError):

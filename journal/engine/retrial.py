@@ -19,6 +19,7 @@ from journal.core.errors import (
     RunBusy,
     TurnNotFound,
 )
+from journal.core.failures import rebuild
 from journal.core.ports import RunInfo, World
 from journal.core.records import Accepted, TurnBlocked, TurnRetried, Value
 from journal.replay.fold import RunFold
@@ -239,7 +240,11 @@ def _has_started(call: CallHistory) -> bool:
 
 def _did_not_happen(call: CallHistory) -> bool:
     error = call.outcome.error if call.outcome is not None and call.outcome.status == "error" else None
-    return error is not None and error.type.rpartition(".")[2] == DidNotHappen.__name__
+    if error is None:
+        return False
+    return error.type.rpartition(".")[2] == DidNotHappen.__name__ or isinstance(
+        rebuild(error, ""), DidNotHappen
+    )
 
 
 def _was_cancelled_after(call: CallHistory, seq: int) -> bool:

@@ -7,6 +7,7 @@ from typing import assert_type
 import msgspec
 
 from journal import Agent, Handle, Journal, Retry, ToolResult, Turn, never, safe, step, tool
+from journal.tools.exec import CommandResult, HostCommands
 
 
 class Order(msgspec.Struct):
@@ -57,6 +58,9 @@ async def support(turn: Turn, prompt: str) -> Order:
     assert_type(await turn.tool(never(look_up), "a"), ToolResult[Order])
     assert_type((await turn.tool(safe(look_up_sync), "a")).value, Order)
     assert_type(await turn.tool(note, "t"), ToolResult[None])
+    commands = HostCommands(cwd="/work", allow=["ls"])
+    assert_type(await turn.tool(commands.tool(), "ls"), ToolResult[CommandResult])
+    assert_type(await turn.step(commands.run, ["ls"], timeout=1), CommandResult)
     return Order(prompt, 1)
 
 
