@@ -31,6 +31,7 @@ from journal.core.records import (
 from journal.replay.documents import Documents
 from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import intervene
+from journal.replay.workspace import Workspace
 
 _TASK = re.compile(r"t[0-9]+")
 TASK_MARK = "@task"
@@ -103,10 +104,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class TurnHistory:
     """Everything recorded of one turn so far."""
 
-    def __init__(self, turn: str, documents: Documents | None = None) -> None:
+    def __init__(
+        self, turn: str, documents: Documents | None = None, workspace: Workspace | None = None
+    ) -> None:
         self.turn = turn
         self.documents = documents
         """Of the run, where they are asked for: all its records are to be fed then."""
+        self.workspace = workspace
+        """Likewise."""
         self.created: RunCreated | None = None
         self.submitted: TurnSubmitted | None = None
         self.submitted_seq = 0
@@ -137,6 +142,8 @@ class TurnHistory:
         self.last_batch = record.batch
         if self.documents is not None:
             self.documents.add(record)
+        if self.workspace is not None:
+            self.workspace.add(record)
         if record.turn != self.turn:
             if record.type == RunCreated.TYPE:
                 body = open_record(record)

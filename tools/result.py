@@ -17,7 +17,7 @@ class ToolResult(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     result: R | None = None
     failure: Exception | None = None
     rejected: tuple[str, ...] = ()
-    """Documents that it edited in vain: they changed meanwhile, and the edit could not be applied again."""
+    """Documents and paths of files that it changed in vain, since somebody else changed them meanwhile."""
 
     @property
     def value(self) -> R:

@@ -30,6 +30,7 @@ VERBS = {
     "retry": "Send a failed or blocked turn on.",
     "fork": "Begin a new run as RUN began, up to a call.",
     "docs": "Print the documents of a run: as they stand, or as a call found them.",
+    "files": "List the files of a run, or print one: as they stand, or as a call found them.",
     "diff": "Say at which call two runs part, and how: by name, input or outcome.",
     "cancel": "Ask for a run's turn to be cancelled.",
     "copy": "Copy runs from the store SRC to the store DST, oldest first, or move them there for good.",

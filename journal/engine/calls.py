@@ -37,7 +37,7 @@ from journal.core.records import (
     Policy,
 )
 from journal.engine.context import CallContext, in_call
-from journal.engine.documents import EditingOutcome
+from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.history import CallHistory, drift_key, is_cancelled
@@ -178,11 +178,11 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
-            if not outcome.edits:
+            if not outcome.edits and not outcome.files:
                 await _in_order(attempt, await durable(attempt, call, outcome))
                 return settled
             await attempt.docs.fetch(outcome.edits, history.calls[call.key].evidence_seq)
-            editing = EditingOutcome(attempt, call.key, outcome, None, None)
+            editing = EditingOutcome(attempt, call.key, outcome, None)
             await _in_order(attempt, await durable(attempt, call, outcome, None, editing))
             return msgspec.structs.replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
@@ -286,8 +286,9 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    if context.drafts is not None and outcome.status in ("ok", "value_lost"):
-        editing = EditingOutcome(attempt, call.key, outcome, blob, context.drafts)
+    docs, files = context.edited_docs, context.changed_files
+    if (docs is not None or files is not None) and outcome.status in ("ok", "value_lost"):
+        editing = EditingOutcome(attempt, call.key, outcome, blob, docs, files)
         landing = await durable(attempt, call, outcome, blob, editing)
         outcome = editing.outcome
     else:

@@ -261,6 +261,7 @@ def _tool_result(settled: Settled, codec: ValueCodec[Any]) -> ToolResult[Any]:
     outcome = settled.outcome
     if settled.data is not None:
         rejected = tuple(edit.doc for edit in outcome.edits if edit.rejected is not None)
+        rejected += tuple(change.path for change in outcome.files if change.rejected is not None)
         result = codec.decode(settled.data)
         return ToolResult(name=settled.call.name, status="ok", result=result, rejected=rejected)
     failure = failure_of(settled)
