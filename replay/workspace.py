@@ -68,9 +68,9 @@ class Tree:
         """None hides what lies below."""
         self.directories: Counter[str] = Counter()
         """How many more files than below each has, in directories of it too."""
-        self.size = 0 if below is None else below.size
+        self.size: int = 0 if below is None else below.size
         """Bytes of all files."""
-        self.count = 0 if below is None else below.count
+        self.count: int = 0 if below is None else below.count
         """Files."""
 
     def copy(self) -> "Tree":
@@ -136,7 +136,8 @@ class Workspace:
         self.rejected = 0
         """How many changes were refused."""
         self._tree = Tree()
-        self._is_shared = False
+        self._readers = 0
+        """Who needs the tree to stay as it is."""
         self._versions: dict[str, list[_FileVersion]] = {}
         """Everything that counted, oldest first, by path."""
         self._begun = Begun()
@@ -147,9 +148,14 @@ class Workspace:
         return self._tree
 
     def snapshot(self) -> Tree:
-        """The files as they stand, for good."""
-        self._is_shared = True
+        """The files as they stand, which stay so until `release`."""
+        self._readers += 1
         return self._tree
+
+    def release(self, snapshot: Tree) -> None:
+        """It is needed no more. One that is never given back costs a copy of the tree."""
+        if snapshot is self._tree:
+            self._readers -= 1
 
     def add(self, record: Record) -> None:
         """Take in the next record."""
@@ -203,6 +209,6 @@ class Workspace:
 
     def _own(self) -> Tree:
         """The tree, to be changed."""
-        if self._is_shared:
-            self._tree, self._is_shared = self._tree.copy(), False
+        if self._readers:
+            self._tree, self._readers = self._tree.copy(), 0
         return self._tree

@@ -5,6 +5,7 @@ from typing import Generic, Literal, TypeVar, cast
 import msgspec
 
 from journal.core.errors import OutcomeUnknown
+from journal.core.records import CallOutcome
 
 R = TypeVar("R")
 
@@ -38,11 +39,17 @@ class ToolResult(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return f"{self.name} failed: {type(self.failure).__name__}: {self.failure}"
 
 
-def rejected_text(docs: tuple[str, ...]) -> str:
-    """The words for documents that were edited in vain; empty where none were."""
-    if not docs:
+def rejected_of(outcome: CallOutcome) -> tuple[str, ...]:
+    """Documents and paths of files that the call changed in vain."""
+    docs = tuple(edit.doc for edit in outcome.edits if edit.rejected is not None)
+    return docs + tuple(change.path for change in outcome.files if change.rejected is not None)
+
+
+def rejected_text(names: tuple[str, ...]) -> str:
+    """The words for what was changed in vain; empty where nothing was."""
+    if not names:
         return ""
-    return f"\n(Not saved: {', '.join(docs)} changed meanwhile. Read again before editing again.)"
+    return f"\n(Not saved: {', '.join(names)} changed meanwhile. Read again before editing again.)"
 
 
 def unknown_text(name: str, seen: str | None = None) -> str:

@@ -123,6 +123,8 @@ def matching(pattern: str, paths: Iterable[str]) -> Paths:
     if not pattern.startswith("/"):
         raise PathRefused(path=pattern, why=f"patterns begin at the root, as in {'/**/' + pattern[:100]!r}")
     wanted = pattern[1:].split("/")
+    if wanted[-1] == "**":
+        wanted.append("*")  # files in the directory and below, not one of its name
     return sorted(path for path in paths if _matches(path[1:].split("/"), wanted))
 
 
@@ -142,7 +144,7 @@ def _matches(names: list[str], wanted: list[str]) -> bool:
                 else ()
             )
         }
-    return len(wanted) in states or (bool(wanted) and wanted[-1] == "**" and len(wanted) - 1 in states)
+    return len(wanted) in states
 
 
 def _reached(at: int, wanted: list[str]) -> Iterator[int]:

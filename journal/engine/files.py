@@ -239,15 +239,22 @@ class CallFiles:
 
     def forget(self) -> None:
         """The act is tried again: what it changed counts for nothing."""
+        self._release()
         self._tree = Tree(self._files.workspace.snapshot())
         self._written, self._sources = {}, {}
 
     def close(self) -> None:
         """The act has ended."""
         self._is_over = True
+        if not self.has_changes:
+            self._release()
+
+    def _release(self) -> None:
+        if self._tree.below is not None:
+            self._files.workspace.release(self._tree.below)
 
     def changes(self) -> tuple[tuple[FileChange, ...], tuple[Blob, ...], dict[bytes, bytes]]:
-        """What was changed, what of it lies in blobs, and the bytes of all that was written."""
+        """Once: what was changed, what of it lies in blobs, and the bytes of all that was written."""
         found: list[FileChange] = []
         blobs: dict[str, Blob] = {}
         contents: dict[bytes, bytes] = {}
@@ -282,6 +289,7 @@ class CallFiles:
                     source=source,
                 )
             )
+        self._release()
         return tuple(found), tuple(blobs.values()), contents
 
 
