@@ -238,6 +238,42 @@ async def test_of_two_calls_that_change_one_path_the_later_is_rejected_there(wor
         assert "Not saved: " in text
 
 
+async def test_halves_of_a_move_go_together_only_while_they_are_halves(world_url: str) -> None:
+    """Not once there is another file where it came from; and what the call itself made came from nowhere."""
+
+    @tool(replay="safe")
+    async def shuffle() -> None:
+        await io.files.move("/a", "/b")
+        await io.files.write("/a", "new")
+        await io.files.write("/made", "x")
+        await io.files.move("/made", "/named")
+        await io.files.move("/c", "/d")
+        await io.files.move("/d", "/e")
+        await io.files.move("/f", "/g")
+        await io.files.delete("/g")
+
+    journal = Journal(world_url)
+
+    @journal.agent(workspace=VirtualWorkspace())
+    async def work(turn: Turn, _: None) -> None:
+        for path in ("/a", "/c", "/f"):
+            await turn.tool(write, path, path)
+        assert (await turn.tool(shuffle)).status == "ok"
+
+    async with journal:
+        await work.run(None, run_id="r")
+        changes = (await changes_of(journal, "r"))[3:]
+        assert {change.path: change.source for change in changes} == {
+            "/a": None,
+            "/b": None,
+            "/named": None,
+            "/c": None,
+            "/e": "/c",
+            "/f": None,
+        }
+        assert await contents_of(journal, "r") == {"/a": b"new", "/b": b"/a", "/named": b"x", "/e": b"/c"}
+
+
 async def test_the_application_changes_files_under_a_running_call(world_url: str) -> None:
     inside, go_on = asyncio.Event(), asyncio.Event()
 
