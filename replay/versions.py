@@ -1,5 +1,6 @@
 """What documents and files share: values that held from a record on, and which of them a retry set aside. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import Protocol, TypeVar
 
@@ -52,11 +53,12 @@ class Begun:
 
 def insert(versions: list[V], version: V) -> None:
     """Put it in its place: foreign ones may come late, and the order is that of the log all the same."""
-    if any(known.seq == version.seq for known in reversed(versions)):
+    if not versions or versions[-1].seq < version.seq:
+        versions.append(version)
         return
-    versions.append(version)
-    if len(versions) > 1 and versions[-2].seq > version.seq:
-        versions.sort(key=_seq)
+    place = bisect_left(versions, version.seq, key=_seq)
+    if versions[place].seq != version.seq:
+        versions.insert(place, version)
 
 
 def without(versions: list[V], gone: Collection[int]) -> list[V]:

@@ -429,6 +429,6 @@ async def durable(
         if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
             blobs: tuple[Blob, ...] = () if blob is None else (blob,)
             if editing is not None:
-                outcome, blobs = editing.outcome, editing.all_blobs
+                outcome, blobs = editing.as_it_stands()
             await leave_evidence(attempt, call.key, outcome, blobs)
         raise

@@ -48,10 +48,17 @@ class EditingOutcome(Late):
         if files is not None:
             self._wanted, self._file_blobs, self._contents = files.changes()
         self._changes = self._wanted
-        self.remake()
+        self._is_made = False
 
-    def remake(self) -> None:
+    def as_it_stands(self) -> tuple[CallOutcome, tuple[Blob, ...]]:
+        """The outcome that was made last, or would be by now; and its blobs."""
+        if not self._is_made:
+            self._remake()
+        return self.outcome, self._all_blobs
+
+    def _remake(self) -> None:
         """On the documents and files as they are now."""
+        self._is_made = True
         attempt = self._attempt
         if self._docs is not None:
             edits, self._edit_blobs = self._docs.edits()
@@ -75,15 +82,15 @@ class EditingOutcome(Late):
         if is_first:
             attempt.docs.begin_batch()
             attempt.files.begin_batch()
-        self.remake()
+        self._remake()
         attempt.docs.ahead(self.outcome.edits, self._edit_blobs)
         if self._changes:
             attempt.files.ahead(self._changes)
         record = seal(attempt.holding.run, self.outcome, turn=attempt.turn_id, key=self._key)
-        return record, self.all_blobs
+        return record, self._all_blobs
 
     @property
-    def all_blobs(self) -> tuple[Blob, ...]:
+    def _all_blobs(self) -> tuple[Blob, ...]:
         """Of the result, of the documents and of the files."""
         files = self._file_blobs if self._attempt.files.limits.durable else ()
         return self._blobs + self._edit_blobs + files
