@@ -10,15 +10,21 @@ from typing import Any
 import pytest
 
 from journal import Journal, Turn, VirtualWorkspace, io, tool
+from journal.core.clock import SystemClock
 from journal.core.codec import open_record
 from journal.core.errors import WorkspaceError
 from journal.core.records import CallEvidence, CallOutcome, FilesChanged
+from journal.engine.bundles import open_bundle
+from journal.engine.importing import import_bundle
+from journal.engine.moving import Mover
 from journal.engine.run_reader import RunReader
 from journal.replay.workspace import Workspace
+from journal.worlds import open_world
 from tests.engine.test_claims import usurp
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
+LARGE = bytes(range(256)) * 300
 PATHS = ["/a", "/b", "/d/a", "/d/b", "/d/e/a", "/d/e", "/c"]
 
 
@@ -174,3 +180,31 @@ def test_the_example_in_the_docs_does_what_it_says(tmp_path: Path, monkeypatch: 
             return bytes(await journal.files.read("r", "/notes.md"))
 
     assert asyncio.run(main()) == b"a\nb\n"
+
+
+async def test_a_run_that_moves_takes_its_files_along(world_url: str, tmp_path: Path) -> None:
+    """By copy and by import, to another store."""
+    there = f"sqlite:{tmp_path / 'there.db'}"
+    journal = Journal(world_url)
+
+    @journal.agent(workspace=VirtualWorkspace())
+    async def work(turn: Turn, _: None) -> None:
+        for first in (0, 4):
+            await asyncio.gather(*(turn.tool(act, first + n) for n in range(4)))
+
+    async with journal:
+        await work.run(None, run_id="r")
+        await journal.files.write("r", "/large", LARGE)
+        expected = await model_of(journal, "r")
+        await journal.export("r", tmp_path / "r.jsonl")
+        world = (await journal.runtime()).world
+        async with open_world(there) as target:
+            await Mover(world, target, clock=SystemClock()).carry("r")
+    with open_bundle(str(tmp_path / "r.jsonl")) as bundle:
+        async with open_world(f"sqlite:{tmp_path / 'imported.db'}") as target:
+            await import_bundle(bundle, target, lambda *_: None)
+    for name in ("there", "imported"):
+        async with Journal(f"sqlite:{tmp_path / name}.db") as other:
+            found = {path: await other.files.read("r", path) for path in await other.files.glob("r")}
+            assert found == expected
+    assert expected["/large"] == LARGE
