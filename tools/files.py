@@ -4,7 +4,6 @@ All are `safe`: a change counts only with the outcome of its call. Errors are wr
 that makes its own tools of functions takes ``read_file.fn``.
 """
 
-from collections.abc import Coroutine
 from typing import Annotated, Any
 
 from journal.core.errors import EditRefused, FileNotText
@@ -153,7 +152,7 @@ async def grep_files(
     return "\n".join(hits) or "(not found)"
 
 
-FILE_TOOLS: tuple[Tool[..., Coroutine[Any, Any, str]], ...] = (
+FILE_TOOLS: tuple[Tool[..., Any], ...] = (
     read_file,
     write_file,
     edit_file,

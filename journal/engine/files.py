@@ -76,6 +76,11 @@ def changes_in(record: Record) -> tuple[FileChange, ...]:
     return body.changes if isinstance(body, FilesChanged) else ()
 
 
+def as_bytes(data: bytes | str) -> bytes:
+    """What a file is to hold. Raises `TypeError` for what is neither bytes nor text."""
+    return data.encode() if isinstance(data, str) else memoryview(data).tobytes()
+
+
 class AttemptFiles:
     """The workspace of the run as one attempt knows it."""
 
@@ -161,9 +166,7 @@ class CallFiles:
         `PathRefused` and `QuotaExceeded`.
         """
         self._check()
-        if not isinstance(data, bytes | bytearray | memoryview | str):
-            raise PathRefused(path=path, why=f"a file is bytes or text, not {type(data).__qualname__}")
-        content = data.encode() if isinstance(data, str) else bytes(data)
+        content = as_bytes(data)
         before = self._tree.get(checked(path))
         executable = (before is not None and before.is_executable) if is_executable is None else is_executable
         self._refuse(path, len(content))

@@ -6,7 +6,7 @@ from journal.core.codec import Blob, pack
 from journal.core.errors import FileMissing, FilesBusy, InvalidOptions, PathRefused
 from journal.core.ids import check_id
 from journal.core.records import Body, FileChange, FilesChanged, Value
-from journal.engine.files import INLINE_BYTES, read_content
+from journal.engine.files import INLINE_BYTES, as_bytes, read_content
 from journal.engine.run_reader import UPDATE_SECONDS, RunReader, reader_of
 from journal.replay.workspace import Workspace, digest_of
 from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching, obstacle
@@ -42,8 +42,7 @@ class RunFiles:
         Whoever works on the run sees it from then on. Quotas are those of the run's agent, if it is registered here.
         Raises `PathRefused`, `QuotaExceeded`, and `FilesBusy` if the run keeps changing.
         """
-        content = data.encode() if isinstance(data, str) else bytes(data)
-        await self._change(run_id, path, content, is_executable)
+        await self._change(run_id, path, as_bytes(data), is_executable)
 
     async def delete(self, run_id: str, path: str) -> None:
         """Let the file go. Raises `FileMissing`, `PathRefused` and `FilesBusy`."""

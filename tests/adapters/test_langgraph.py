@@ -13,7 +13,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, RetryPolicy, interrupt
 
-from journal import Journal, NotInTurn, Ran, Turn, TurnBlocked, TurnFailed, VirtualWorkspace, io, never, safe
+from journal import Journal, NotInTurn, Ran, Turn, TurnBlocked, TurnFailed, io, never, safe
 from journal.adapters.langgraph import DurableCalls, JournalSaver, durable
 from tests.adapters.bench import Bench
 from tests.adapters.growing import LONG, check_kept_once
@@ -711,33 +711,3 @@ async def test_streams_show_what_is_new(bench: Bench) -> None:
     await bench.lose(work)
     assert await bench.run(work) == "done"
     assert shown == [["model"], ["tools", "model"]]
-
-
-async def test_a_model_is_told_which_changes_were_not_saved() -> None:
-    """Of two tools that write one file side by side."""
-    both = asyncio.Barrier(2)
-    model = Scripted(
-        says=[asks(("claim", {"who": "a"}, "a"), ("claim", {"who": "b"}, "b")), AIMessage("done")]
-    )
-
-    @tool
-    @safe
-    async def claim(who: str) -> str:
-        """Claim."""
-        await io.files.write("/owner", who)
-        await both.wait()
-        return f"claimed by {who}"
-
-    journal = Journal("memory:")
-
-    @journal.agent(workspace=VirtualWorkspace())
-    async def work(turn: Turn, prompt: str) -> dict[str, str]:
-        found = await agent(turn, model, [claim]).ainvoke(GO)
-        return {m.tool_call_id: str(m.content) for m in found["messages"] if isinstance(m, ToolMessage)}
-
-    async with journal:
-        told = await work.run("go", run_id="r")
-        owner = (await journal.files.read("r", "/owner")).decode()
-    loser = {"a": "b", "b": "a"}[owner]
-    assert told[owner] == f"claimed by {owner}"
-    assert told[loser].startswith(f"claimed by {loser}\n(Not saved: /owner changed meanwhile.")

@@ -79,29 +79,3 @@ async def test_a_model_works_on_files_and_a_crash_takes_none_of_them(tmp_path: P
     assert told["g1"] == "/a.py:1: x = 1\n/b.py:1: y = 1"
     assert (told["b1"], told["r1"]) == ("life 2", "1\tx = 3")
     assert model.asked == 6
-
-
-async def test_a_model_is_told_what_was_not_saved() -> None:
-    both = asyncio.Barrier(2)
-
-    @safe
-    @function_tool
-    async def claim(who: str) -> str:
-        await io.files.write("/owner", who)
-        await both.wait()
-        return f"claimed by {who}"
-
-    calls = [asks("claim", f"c-{name}", who=name) for name in ("a", "b")]
-    agent = Agent(name="a", tools=[claim], model=CountingModel([calls, [assistant_message("done")]]))
-    journal = Journal("memory:")
-
-    @journal.agent(workspace=VirtualWorkspace())
-    async def work(turn: Turn, prompt: str) -> dict[str, str]:
-        return outputs(await DurableRunner.run(agent, prompt))
-
-    async with journal:
-        told = await work.run("go", run_id="r")
-        owner = (await journal.files.read("r", "/owner")).decode()
-    loser = "b" if owner == "a" else "a"
-    assert told[f"c-{owner}"] == f"claimed by {owner}"
-    assert told[f"c-{loser}"].startswith(f"claimed by {loser}\n(Not saved: /owner changed meanwhile.")

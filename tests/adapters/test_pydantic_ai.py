@@ -25,7 +25,7 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.native_tools import WebSearchTool
 
-from journal import Journal, Ran, Turn, TurnBlocked, TurnFailed, VirtualWorkspace, io, never, safe
+from journal import Ran, Turn, TurnBlocked, TurnFailed, never, safe
 from journal.adapters.pydantic_ai import JournalDurability
 from journal.core.errors import DidNotHappen
 from tests.adapters.bench import Bench
@@ -591,27 +591,3 @@ async def test_the_test_model_works_too(bench: Bench) -> None:
 def test_an_agent_without_a_name_is_refused() -> None:
     with pytest.raises(UserError, match="unique `name`"):
         Agent(TestModel(), capabilities=[JournalDurability()])
-
-
-async def test_a_model_is_told_which_changes_were_not_saved() -> None:
-    """Of two tools that write one file side by side."""
-    both = asyncio.Barrier(2)
-    script = Script([("claim", {"who": "a"}), ("claim", {"who": "b"})])
-    agent = supporter(script)
-
-    @agent.tool_plain
-    @safe
-    async def claim(who: str) -> str:
-        await io.files.write("/owner", who)
-        await both.wait()
-        return f"claimed by {who}"
-
-    journal = Journal("memory:")
-    work = journal.agent(name="work", workspace=VirtualWorkspace())(working(agent))
-    async with journal:
-        assert await work.run("go", run_id="r") == "done"
-        owner = (await journal.files.read("r", "/owner")).decode()
-    told = {text[len("claimed by ")]: text for text in script.told.values()}
-    loser = {"a": "b", "b": "a"}[owner]
-    assert told[owner] == f"claimed by {owner}"
-    assert told[loser].startswith(f"claimed by {loser}\n(Not saved: /owner changed meanwhile.")
