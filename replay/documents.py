@@ -19,7 +19,7 @@ from journal.core.records import (
     TurnRetried,
     Value,
 )
-from journal.replay.versions import Begun, insert, without
+from journal.replay.versions import insert, set_aside, without
 
 READ_MARK = "@doc:"
 """What the keys of documents that a handler read begin with."""
@@ -52,23 +52,20 @@ class Documents:
         """Every value that counted, oldest first, by kind."""
         self.rejected = 0
         """How many edits were refused."""
-        self._begun = Begun()
 
     def add(self, record: Record) -> None:
         """Take in the next record."""
-        self._begun.add(record)
         if record.type == CallOutcome.TYPE:
             if _HAS_EDITS in record.body:
                 body = open_record(record)
                 assert isinstance(body, CallOutcome)
-                self._begun.changed(record)
                 self.apply(body.edits, record.seq)
         elif record.type == DocumentEdited.TYPE:
             body = open_record(record)
             assert isinstance(body, DocumentEdited)
             self.apply((body.edit,), record.seq)
         elif record.type == TurnRetried.TYPE:
-            gone = self._begun.set_aside(record)
+            gone = set_aside(record)
             for kind, versions in self.versions.items():
                 self.versions[kind] = without(versions, gone)
 

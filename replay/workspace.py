@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from journal.core import values
 from journal.core.codec import open_record
 from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, TurnRetried
-from journal.replay.versions import Begun, insert, without
+from journal.replay.versions import insert, set_aside, without
 
 _HAS_FILES = b"\xa5files"
 """The field's name in msgpack: an outcome without these bytes changes no file."""
@@ -140,7 +140,6 @@ class Workspace:
         """Who needs the tree to stay as it is."""
         self._versions: dict[str, list[_FileVersion]] = {}
         """Everything that counted, oldest first, by path."""
-        self._begun = Begun()
 
     @property
     def tree(self) -> Tree:
@@ -159,20 +158,17 @@ class Workspace:
 
     def add(self, record: Record) -> None:
         """Take in the next record."""
-        self._begun.add(record)
         if record.type == CallOutcome.TYPE:
             if _HAS_FILES in record.body:
                 body = open_record(record)
                 assert isinstance(body, CallOutcome)
-                if body.files:
-                    self._begun.changed(record)
-                    self.apply(body.files, record.seq)
+                self.apply(body.files, record.seq)
         elif record.type == FilesChanged.TYPE:
             body = open_record(record)
             assert isinstance(body, FilesChanged)
             self.apply(body.changes, record.seq)
         elif record.type == TurnRetried.TYPE:
-            self._set_aside(self._begun.set_aside(record))
+            self._set_aside(set_aside(record))
 
     def apply(self, changes: Iterable[FileChange], seq: int) -> None:
         """Let `changes` of record `seq` count."""

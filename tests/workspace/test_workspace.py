@@ -586,7 +586,7 @@ async def test_calls_that_a_retry_set_aside_changed_nothing(world_url: str) -> N
         await turn.tool(write, "/a", "1")
         await turn.tool(write, "/a", "2")
         await turn.tool(write, "/b", "2")
-        if turn.attempt == 1:
+        if turn.attempt < 3:
             raise Again
         return [(await turn.tool(read, path)).value for path in ("/a", "/b")]
 
@@ -595,7 +595,44 @@ async def test_calls_that_a_retry_set_aside_changed_nothing(world_url: str) -> N
             await work.run(None, run_id="r")
         handle = await journal.retry("r", from_call=2)
         assert await contents_of(journal, "r") == {"/a": b"1"}
+        with pytest.raises(TurnFailed):
+            await handle.settle(20, serve=True)
+        assert await contents_of(journal, "r") == {"/a": b"2", "/b": b"2"}
+        handle = await journal.retry("r", from_call=4)  # the second one, made again
+        assert await contents_of(journal, "r") == {"/a": b"1"}
         assert await handle.settle(20, serve=True) == ["2", "2"]
+
+
+async def test_a_call_that_failed_first_is_known_by_its_later_try(world_url: str) -> None:
+    """Its error was set aside, then it wrote, then it is set aside whole."""
+    lives: list[int] = []
+
+    @step
+    async def flaky() -> None:
+        lives.append(1)
+        if len(lives) == 1:
+            raise ValueError("once")
+        await io.files.write("/a", str(len(lives)))
+
+    journal = Journal(world_url)
+
+    @journal.agent(workspace=VirtualWorkspace())
+    async def work(turn: Turn, _: None) -> str:
+        await turn.tool(write, "/before", "x")
+        await turn.step(flaky)
+        if turn.attempt == 2:
+            raise Again
+        return (await turn.tool(read, "/a")).value
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        with pytest.raises(TurnFailed):
+            await (await journal.retry("r")).settle(20, serve=True)
+        assert await contents_of(journal, "r") == {"/before": b"x", "/a": b"2"}
+        handle = await journal.retry("r", from_call=3)
+        assert await contents_of(journal, "r") == {"/before": b"x"}
+        assert await handle.settle(20, serve=True) == "3"
 
 
 async def test_a_crash_between_change_and_outcome_leaves_nothing(tmp_path: Path) -> None:
