@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from journal.core.codec import checksum
-from journal.core.ports import Close, Committed, Duplicate, StaleClaim
+from journal.core.ports import Close, Committed, Duplicate, HeadMoved, StaleClaim
 from journal.worlds.contract.harness import Holder, begin, claim_all, close, hold, seqs, signal
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from journal.worlds.sqlite.transaction import Transactor
@@ -97,6 +97,22 @@ async def test_a_record_that_another_process_appended_is_not_written_over(
         "cancel.requested",
         "call.outcome",
     ]
+
+
+async def test_a_batch_for_just_the_head_goes_in_on_the_spot_and_only_there(
+    holder: Holder, other: SqliteWorld, on_the_spot: list[object]
+) -> None:
+    """What rests on all that is in the log: another process that came first is seen by the statement."""
+    answer = await holder.offer(replace(holder.batch(holder.outcome()), at_head=4))
+    assert isinstance(answer, Committed)
+    assert on_the_spot[-1] == answer
+    await holder.record()
+    assert await holder.offer(replace(holder.batch(holder.outcome()), at_head=5)) == HeadMoved(6)
+    assert on_the_spot[-1] is None
+    await other.append(signal("run"))
+    assert await holder.offer(replace(holder.batch(holder.outcome()), at_head=6)) == HeadMoved(7)
+    assert on_the_spot[-1] is None
+    assert await seqs(other, "run") == [1, 2, 3, 4, 5, 6, 7]
 
 
 async def test_an_encrypted_value_keeps_the_id_of_its_key(holder: Holder, on_the_spot: list[object]) -> None:
