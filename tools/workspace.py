@@ -15,6 +15,8 @@ from journal.core.records import FileChange
 from journal.replay.workspace import File, Tree, above, digest_of, file_of
 
 Paths = list[str]
+MEANWHILE = "it was changed meanwhile"
+"""Why a change is rejected whose path is not what it was when the change was made."""
 _MIB = 1024 * 1024
 _PATH_BYTES = 1024
 
@@ -168,7 +170,7 @@ def settled(changes: Iterable[FileChange], tree: Tree, limits: VirtualWorkspace)
     refused = {change.path: change.rejected for change in every if change.rejected is not None}
     for change in every:
         if change.path not in refused and digest_of(tree.get(change.path)) != change.base:
-            refused[change.path] = "it was changed meanwhile"
+            refused[change.path] = MEANWHILE
     files = {change.path: file_of(change, 0) for change in every}
     growth = sorted(files, key=lambda path: _growth(files[path], tree.get(path)))
     while True:

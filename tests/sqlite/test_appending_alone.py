@@ -105,13 +105,13 @@ async def test_a_batch_for_just_the_head_goes_in_on_the_spot_and_only_there(
     """What rests on all that is in the log: another process that came first is seen by the statement."""
     answer = await holder.offer(replace(holder.batch(holder.outcome()), at_head=4))
     assert isinstance(answer, Committed)
-    assert on_the_spot[-1] == answer
+    assert on_the_spot.pop() == answer
     await holder.record()
     assert await holder.offer(replace(holder.batch(holder.outcome()), at_head=5)) == HeadMoved(6)
-    assert on_the_spot[-1] is None
+    assert on_the_spot.pop() is None
     await other.append(signal("run"))
     assert await holder.offer(replace(holder.batch(holder.outcome()), at_head=6)) == HeadMoved(7)
-    assert on_the_spot[-1] is None
+    assert on_the_spot.pop() is None
     assert await seqs(other, "run") == [1, 2, 3, 4, 5, 6, 7]
 
 

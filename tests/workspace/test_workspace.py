@@ -235,7 +235,10 @@ async def test_of_two_calls_that_change_one_path_the_later_is_rejected_there(wor
         }
         value, paths, text = await (await journal.retry("r")).settle(20, serve=True)
         assert (value, paths) == ("done", ["/a", "/b", "/c", "/d"])
-        assert "Not saved: " in text
+        assert text.partition("\n")[2] == (
+            "(Not saved: /a, /c, /d changed meanwhile. Read again before editing again.)\n"
+            "(Not saved: /b: it was to be moved together with '/c'.)"
+        )
 
 
 async def test_halves_of_a_move_go_together_only_while_they_are_halves(world_url: str) -> None:

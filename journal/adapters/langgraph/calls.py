@@ -29,7 +29,7 @@ from journal.engine.calls import Call, Settled, settle
 from journal.engine.threads import on_thread
 from journal.engine.turn import failure_of
 from journal.tools.policy import Marker, marker_of, resolve
-from journal.tools.result import rejected_of, rejected_text, unknown_text
+from journal.tools.result import rejected_text, unknown_text
 
 T = TypeVar("T")
 _WHAT = "DurableCalls"
@@ -165,7 +165,7 @@ async def _tool(place: Place, request: ToolCallRequest, act: Callable[[], Awaita
     )
     settled = await _settled(place, start, call)
     if settled.data is not None:
-        return _with_rejections(messages.decode_result(settled.data), rejected_of(settled.outcome))
+        return _with_rejections(messages.decode_result(settled.data), rejected_text(settled.outcome))
     match settled.outcome.status:
         case "unknown":
             return _told(unknown_text(name), name, call_id)
@@ -183,10 +183,10 @@ def _as_message(result: Any, name: str, call_id: str) -> Any:
     return ToolMessage(text, name=name, tool_call_id=call_id)
 
 
-def _with_rejections(result: Any, rejected: tuple[str, ...]) -> Any:
+def _with_rejections(result: Any, words: str) -> Any:
     """The recorded result, and behind a text what of the call's changes was not saved."""
-    if rejected and isinstance(result, ToolMessage) and isinstance(result.content, str):
-        return result.model_copy(update={"content": result.content + rejected_text(rejected)})
+    if words and isinstance(result, ToolMessage) and isinstance(result.content, str):
+        return result.model_copy(update={"content": result.content + words})
     return result
 
 

@@ -44,7 +44,7 @@ from journal.engine.calls import Call, Settled, settle
 from journal.engine.turn import failure_of
 from journal.tools.io import io
 from journal.tools.policy import Marker, Resolved, marker_of, resolve
-from journal.tools.result import rejected_of, rejected_text, unknown_text
+from journal.tools.result import rejected_text, unknown_text
 
 Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
 
@@ -223,7 +223,7 @@ async def _words(tool: FunctionTool, ctx: ToolContext[Any], settled: Settled) ->
 
 def _told(result: Any, settled: Settled) -> Any:
     """The result, and behind a text what of the call's changes was not saved."""
-    words = rejected_text(rejected_of(settled.outcome))
+    words = rejected_text(settled.outcome)
     return f"{result}{words}" if words and isinstance(result, str) else result
 
 

@@ -15,7 +15,7 @@ from journal.core.errors import DidNotHappen
 from journal.engine.agent import Agent
 from journal.engine.context import in_call
 from journal.tools.policy import Marker, Resolved, marker_of, resolve
-from journal.tools.result import rejected_text, unknown_text
+from journal.tools.result import unknown_text
 
 S = TypeVar("S", bound=AbstractToolset[Any])
 
@@ -120,10 +120,10 @@ def told(text: str) -> Any:
     return {"kind": "tool_return", "result": text}
 
 
-def with_rejections(payload: Any, rejected: tuple[str, ...]) -> Any:
+def with_rejections(payload: Any, words: str) -> Any:
     """The recorded result of a tool, and behind a text what of the call's changes was not saved."""
-    if rejected and isinstance(payload, dict) and isinstance(result := payload.get("result"), str):
-        return {**payload, "result": result + rejected_text(rejected)}
+    if words and isinstance(payload, dict) and isinstance(result := payload.get("result"), str):
+        return {**payload, "result": result + words}
     return payload
 
 
