@@ -13,6 +13,7 @@ from statistics import median
 import msgspec
 
 from benchmarks import door, footprint, replaying
+from benchmarks import files as changing
 from benchmarks.conversation import log_ratio
 from benchmarks.engine import engine
 from benchmarks.latency import follow_ms, wake_ms
@@ -256,6 +257,13 @@ def replay(setting: Setting, store: Store) -> Iterator[Result]:
     )
 
 
+def files(setting: Setting, store: Store) -> Iterator[Result]:
+    """A step that changes one of 10,000 files, against one that changes none; and a turn that begins on such a tree."""
+    seconds, ratio, start = asyncio.run(changing.measure(store.fresh_url(), setting.rounds * 3))
+    yield Result("files", store.world, seconds * 1e6, "µs", "a step without", ratio)
+    yield Result("files_start", store.world, start * 1e3, "ms to the turn", "", None)
+
+
 def import_time(_: Setting, _store: Store) -> Iterator[Result]:
     """`import journal`, over bare Python."""
     bare, full = footprint.import_ms("journal")
@@ -277,9 +285,10 @@ CASES: dict[str, Case] = {
     "paced": paced,
     "memory": memory,
     "conversation": conversation,
+    "files": files,
     "import": import_time,
 }
-ON_SQLITE = frozenset({"replay", "paced", "memory", "conversation", "import"})
+ON_SQLITE = frozenset({"replay", "paced", "memory", "conversation", "files", "import"})
 """Those that are measured once, with the embedded default."""
 ARE_PEERS_HERE = all(find_spec(name) is not None for name in ("dbos", "langgraph"))
 """Whether the extra `bench` is installed."""

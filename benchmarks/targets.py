@@ -78,5 +78,7 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("resume", "sqlite", ""): Target("value", at_most=1.5),  # s, of 100,000 records
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
     ("conversation", "sqlite", ""): Target("ratio", at_most=1.5),
+    ("files", "sqlite", ""): Target("ratio", at_most=1.5),
+    ("files_start", "sqlite", ""): Target("value", at_most=500.0),  # ms
     ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }

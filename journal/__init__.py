@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from journal.tools.result import ToolResult
     from journal.tools.retry import Retry
     from journal.tools.tool import Step, Tool, step, tool
+    from journal.tools.workspace import VirtualWorkspace
     from journal.worlds import open_world
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "TurnFailed",
     "UsageError",
     "ValueLost",
+    "VirtualWorkspace",
     "Worker",
     "WorkerInfo",
     "WorldError",
@@ -119,6 +121,7 @@ _HOMES = {
     "journal.tools.result": ("ToolResult",),
     "journal.tools.retry": ("Retry",),
     "journal.tools.tool": ("Step", "Tool", "step", "tool"),
+    "journal.tools.workspace": ("VirtualWorkspace",),
     "journal.worlds": ("open_world",),
 }
 _home = {name: module for module, names in _HOMES.items() for name in names}

@@ -4,7 +4,7 @@ Calls are compared by key within turns of the same id, those that count at the e
 out. Two runs that did the same things are alike, whenever, by whom and in how many attempts they did them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -14,6 +14,7 @@ from journal.core.records import (
     BlobRef,
     CallOutcome,
     ErrorInfo,
+    FileChange,
     Record,
     RunCreated,
     TurnFinished,
@@ -23,10 +24,15 @@ from journal.core.records import (
 from journal.replay.fold import RunFold
 from journal.replay.history import CallHistory, TurnHistory
 from journal.replay.inputs import blobs_of, whole
+from journal.replay.workspace import file_of
 
-How = Literal["turn", "input of the turn", "call", "name", "input", "outcome", "end of the turn"]
+How = Literal[
+    "turn", "input of the turn", "call", "name", "input", "outcome", "documents", "files", "end of the turn"
+]
 """`turn`, `call`: only one of them has it. `name`: another name or kind."""
+Changes = Callable[[CallOutcome | None], dict[str, str]]
 _SHOWN = 200
+_NAMES = 5
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +177,39 @@ def _difference(
             return _Found("input", _input(*one), _input(*another))
     if _result(left.outcome) != _result(right.outcome):
         return _Found("outcome", _outcome(left.outcome), _outcome(right.outcome))
+    changes: tuple[tuple[How, Changes], ...] = (("documents", _documents), ("files", _files))
+    for how, changed in changes:
+        mine_changed, others_changed = changed(left.outcome), changed(right.outcome)
+        if mine_changed != others_changed:
+            return _Found(how, _only(mine_changed, others_changed), _only(others_changed, mine_changed))
     return None
+
+
+def _documents(outcome: CallOutcome | None) -> dict[str, str]:
+    """What the call made of each document that it edited, as people read it."""
+    edits = () if outcome is None else outcome.edits
+    return {e.doc: f"rejected: {e.rejected}" if e.rejected is not None else _shown(e.value) for e in edits}
+
+
+def _files(outcome: CallOutcome | None) -> dict[str, str]:
+    """What the call made of each file that it changed."""
+    return {change.path: _change(change) for change in (() if outcome is None else outcome.files)}
+
+
+def _change(change: FileChange) -> str:
+    file = file_of(change, 0)
+    if change.rejected is not None:
+        return f"rejected: {change.rejected}"
+    if file is None:
+        return "deleted"
+    return f"{file.size:,} bytes, digest {file.digest.hex()}{', executable' if file.is_executable else ''}"
+
+
+def _only(one: dict[str, str], other: dict[str, str]) -> str | None:
+    """What `other` has not, or otherwise; cut short."""
+    found = [f"{name}: {said}" for name, said in sorted(one.items()) if other.get(name) != said]
+    more = f" and {len(found) - _NAMES:,} more" if len(found) > _NAMES else ""
+    return f"{'; '.join(found[:_NAMES])}{more}" if found else None
 
 
 def _input(history: TurnHistory, call: CallHistory) -> str:

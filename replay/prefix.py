@@ -22,6 +22,7 @@ from journal.core.records import (
     CallOutcome,
     CancelRequested,
     DocumentEdited,
+    FilesChanged,
     Origin,
     Record,
     RunCreated,
@@ -90,7 +91,7 @@ class _Taken(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     blobs: tuple[str, ...]
     is_edit: bool
-    """Whether the application edited a document."""
+    """Whether the application edited a document, or files."""
 
 
 class _Turn(msgspec.Struct):
@@ -225,7 +226,11 @@ class Prefix:
     def _take(self, record: Record, body: Body) -> None:
         self._taken.append(
             _Taken(
-                record.seq, record.turn, record.epoch, tuple(_blobs(body)), isinstance(body, DocumentEdited)
+                record.seq,
+                record.turn,
+                record.epoch,
+                tuple(_blobs(body)),
+                isinstance(body, DocumentEdited | FilesChanged),
             )
         )
 

@@ -15,6 +15,7 @@ from journal.core.records import FinishReason
 from journal.tools.documents import Document
 from journal.tools.facts import Facts, facts_of
 from journal.tools.provider import lower, rate_limits
+from journal.tools.workspace import FileInfo, Paths
 
 T = TypeVar("T")
 
@@ -28,6 +29,42 @@ class Docs(Protocol):
 
     def update(self, doc: Document[T], fn: Callable[[T], T], /) -> T:
         """Edit: `fn` gets the value and returns the next one. It may run again on a newer value, so it must be pure."""
+        ...
+
+
+class CallFiles(Protocol):
+    """The files of the run's workspace, as one call sees them. Errors are `WorkspaceError`."""
+
+    async def read(self, path: str) -> bytes:
+        """The file's bytes."""
+        ...
+
+    async def read_text(self, path: str) -> str:
+        """The file's text, in UTF-8."""
+        ...
+
+    async def write(self, path: str, data: bytes | str, *, is_executable: bool | None = None) -> None:
+        """Let `data` be the whole file. Others see it once the call has ended well."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Let the file go."""
+        ...
+
+    async def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        ...
+
+    async def list(self, path: str = "/") -> list[FileInfo]:
+        """What is in the directory itself."""
+        ...
+
+    async def glob(self, pattern: str) -> Paths:
+        """The paths that match."""
+        ...
+
+    async def move(self, path: str, to: str) -> None:
+        """Rename a file; what is there already is replaced."""
         ...
 
 
@@ -52,6 +89,11 @@ class CallContext(Protocol):
     @property
     def docs(self) -> "Docs":
         """The run's documents."""
+        ...
+
+    @property
+    def files(self) -> "CallFiles":
+        """The run's workspace."""
         ...
 
     @property
@@ -111,6 +153,11 @@ class _Io:
     def docs(self) -> "Docs":
         """The run's documents: ``io.docs.get(Todo)``, ``io.docs.update(Todo, fn)``; edits count once it ended well."""
         return _running("io.docs").docs
+
+    @property
+    def files(self) -> "CallFiles":
+        """The run's workspace: ``await io.files.read("/notes.md")``; changes count once the call has ended well."""
+        return _running("io.files").files
 
     @property
     def deps(self) -> Any:

@@ -5,6 +5,8 @@ from typing import Generic, Literal, TypeVar, cast
 import msgspec
 
 from journal.core.errors import OutcomeUnknown
+from journal.core.records import CallOutcome
+from journal.tools.workspace import MEANWHILE
 
 R = TypeVar("R")
 
@@ -17,7 +19,10 @@ class ToolResult(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     result: R | None = None
     failure: Exception | None = None
     rejected: tuple[str, ...] = ()
-    """Documents that it edited in vain: they changed meanwhile, and the edit could not be applied again."""
+    """Documents and paths of files that it changed in vain, since somebody else changed them meanwhile."""
+
+    note: str = ""
+    """What a model is told of those."""
 
     @property
     def value(self) -> R:
@@ -32,17 +37,33 @@ class ToolResult(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         if self.status == "ok":
             result = self.result
             text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
-            return text + rejected_text(self.rejected)
+            return text + self.note
         if isinstance(self.failure, OutcomeUnknown):
             return unknown_text(self.name)
         return f"{self.name} failed: {type(self.failure).__name__}: {self.failure}"
 
 
-def rejected_text(docs: tuple[str, ...]) -> str:
-    """The words for documents that were edited in vain; empty where none were."""
-    if not docs:
-        return ""
-    return f"\n(Not saved: {', '.join(docs)} changed meanwhile. Read again before editing again.)"
+def rejected_of(outcome: CallOutcome) -> tuple[str, ...]:
+    """Documents and paths of files that the call changed in vain."""
+    docs = tuple(edit.doc for edit in outcome.edits if edit.rejected is not None)
+    return docs + tuple(change.path for change in outcome.files if change.rejected is not None)
+
+
+def rejected_text(outcome: CallOutcome) -> str:
+    """What a model is told of what the call changed in vain; empty where nothing was."""
+    changed = [edit.doc for edit in outcome.edits if edit.rejected is not None]
+    changed += [change.path for change in outcome.files if change.rejected == MEANWHILE]
+    others = [
+        f"{change.path}: {change.rejected}"
+        for change in outcome.files
+        if change.rejected not in (None, MEANWHILE)
+    ]
+    text = ""
+    if changed:
+        text += f"\n(Not saved: {', '.join(changed)} changed meanwhile. Read again before editing again.)"
+    if others:
+        text += f"\n(Not saved: {'; '.join(others)}.)"
+    return text
 
 
 def unknown_text(name: str, seen: str | None = None) -> str:

@@ -6,12 +6,10 @@ import click
 import msgspec
 
 from journal.cli.output import emit, remark, say
-from journal.cli.reading import Found, records, with_found
+from journal.cli.reading import Found, as_found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
-from journal.core.errors import CallNotFound
 from journal.core.records import BlobRef
 from journal.replay.documents import Documents, DocumentVersion
-from journal.replay.fold import RunFold
 from journal.replay.timeline import printable
 
 
@@ -26,11 +24,12 @@ from journal.replay.timeline import printable
 def command(settings: Settings, run_id: str, kind: str | None, at: int | None) -> int:
     """Print the documents of a run: as they stand, or as a call found them.
 
-    RUN is one of the store, or the file of an exported one. With KIND that document alone. With --json one object: version, seq of the edit and value of each, by kind.
+    RUN is one of the store, or the file of an exported one. With KIND that document alone. With --json one object:
+    version, seq of the edit and value of each, by kind.
     """
 
     async def read(found: Found) -> dict[str, Any]:
-        documents = await _documents(found, at)
+        documents = await as_found(found, Documents(), at)
         chosen = documents.versions if kind is None else {kind: documents.versions.get(kind, [])}
         return {
             name: await _shown(found, versions[-1]) for name, versions in sorted(chosen.items()) if versions
@@ -46,19 +45,6 @@ def command(settings: Settings, run_id: str, kind: str | None, at: int | None) -
     if not found:
         remark(f"{'no document was' if kind is None else f'document {kind!r} was not'} written by then")
     return 0
-
-
-async def _documents(found: Found, at: int | None) -> Documents:
-    documents, fold = Documents(), RunFold()
-    async for record in records(found):
-        if at is not None:
-            fold.add(record)
-            if len(fold.state.calls) >= at:
-                return documents
-        documents.add(record)
-    if at is not None:
-        raise CallNotFound(run_id=found.info.run, call=at, calls=len(fold.state.calls))
-    return documents
 
 
 async def _shown(found: Found, version: DocumentVersion) -> dict[str, Any]:

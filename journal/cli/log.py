@@ -131,6 +131,8 @@ def _fields(body: Any, with_values: bool) -> dict[str, Any]:
 def _field(name: str, value: Any, with_values: bool) -> Any:
     if name in _VALUES and isinstance(value, bytes):
         return msgspec.Raw(value) if with_values else {"size": len(value)}
+    if name == "content" and isinstance(value, bytes):
+        return {"size": len(value)}  # a file's: no JSON
     if name == "settled":
         return {
             str(seq): "did not run" if told is None else _field("value", told, with_values)

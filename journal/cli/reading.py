@@ -10,18 +10,20 @@ from journal.cli.logs import configure_logs
 from journal.cli.opening import run
 from journal.cli.settings import Settings
 from journal.core.codec import open_record
-from journal.core.errors import InvalidId, LogError
+from journal.core.errors import CallNotFound, InvalidId, LogError
 from journal.core.ids import check_id
 from journal.core.ports import RunImage, RunInfo, World
 from journal.core.records import CallIntent, Record
 from journal.engine.bundles import BundleSource, info_of, open_bundle
 from journal.engine.digest import Source
 from journal.engine.journal import Journal
+from journal.engine.run_reader import Fold
 from journal.replay.bundle import START, Bundle
 from journal.replay.fold import RunFold
 from journal.replay.inputs import Inputs, blobs_of, whole
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Fold)
 PAGE = 500
 SUFFIX = ".jsonl"
 
@@ -105,6 +107,20 @@ async def records(found: Found, *, after: int = 0, upto: int | None = None) -> A
         if len(page) < wanted:
             return
         after = page[-1].seq
+
+
+async def as_found(found: Found, state: F, at: int | None) -> F:
+    """`state`, fed all records up to where call `at` began, or all. Raises `CallNotFound`."""
+    fold = RunFold()
+    async for record in records(found):
+        if at is not None:
+            fold.add(record)
+            if len(fold.state.calls) >= at:
+                return state
+        state.add(record)
+    if at is not None:
+        raise CallNotFound(run_id=found.info.run, call=at, calls=len(fold.state.calls))
+    return state
 
 
 async def fill(found: Found, fold: RunFold) -> None:

@@ -82,9 +82,9 @@ def verify(record: Record) -> None:
         raise CorruptRecord(run_id=record.run, seq=record.seq, reason="its checksum does not match")
 
 
-def pack(data: bytes) -> tuple[Value, Blob | None]:
-    """Keep a small value inline; give a large one an address, and the blob to store there."""
-    if len(data) <= values.INLINE_BYTES:
+def pack(data: bytes, limit: int = values.INLINE_BYTES) -> tuple[Value, Blob | None]:
+    """Keep a value of up to `limit` bytes inline; give a large one an address, and the blob to store there."""
+    if len(data) <= limit:
         return data, None
     name = values.digest(data).hex()
     return BlobRef(blob=name, size=len(data)), Blob(name, data)

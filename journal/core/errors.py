@@ -11,6 +11,8 @@
     ├── CallFailure           the handler, about one of its calls
     │   ├── CallError · OutcomeUnknown · CallTimeout · ValueLost · ToolArgumentError
     │   ├── DidNotHappen, and of it CommandRefused · CommandNotStarted
+    ├── WorkspaceError        whoever asked for the file: a tool, or the application
+    │   ├── PathRefused · FileMissing · FileNotText · EditRefused · QuotaExceeded · FilesBusy
     ├── WorldError            the operator: the store
     │   ├── WorldUnavailable · WorldBusy · WorldReadOnly · WorldFull · WorldMissing
     │   ├── WorldCorrupt · WorldTooNew · WorldUnknown · MissingCapability
@@ -428,6 +430,75 @@ class ToolArgumentError(CallFailure):
     def __init__(self, *, tool: str, reason: str) -> None:
         self.tool, self.reason = tool, reason
         super().__init__(f"{tool} was not run: {reason}; call it again with corrected arguments")
+
+
+# Whoever asked for a file --------------------------------------------------------------------------
+
+
+class WorkspaceError(JournalError):
+    """Something about a file of a workspace; nothing was changed. `reason` is a word for programs."""
+
+    reason = "invalid_reference"
+
+
+class PathRefused(WorkspaceError):
+    """No file can be there, or what is there is no file."""
+
+    def __init__(self, *, path: str, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"path {_short(path)!r} is refused: {why}")
+
+
+class FileMissing(WorkspaceError):
+    """There is no such file."""
+
+    reason = "not_found"
+
+    def __init__(self, *, path: str) -> None:
+        self.path = path
+        super().__init__(f"there is no file {_short(path)!r}: list the directory, or glob for its name")
+
+
+class FileNotText(WorkspaceError):
+    """The file was asked for as text and is none."""
+
+    def __init__(self, *, path: str) -> None:
+        self.path = path
+        super().__init__(f"file {_short(path)!r} is no UTF-8 text: read its bytes")
+
+
+class EditRefused(WorkspaceError):
+    """The text to replace is not there just once; the text is meant for a model to act on."""
+
+    def __init__(self, *, path: str, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"file {_short(path)!r} was not edited: {why}")
+
+
+class QuotaExceeded(WorkspaceError):
+    """The workspace would become larger than it may; `quota` says in what."""
+
+    reason = "quota_exceeded"
+
+    def __init__(self, *, quota: str, limit: int, actual: int) -> None:
+        self.quota, self.limit, self.actual = quota, limit, actual
+        super().__init__(
+            f"the workspace allows {quota}={limit:,}, and this would make it {actual:,}: delete files, or write less"
+        )
+
+
+class FilesBusy(WorkspaceError):
+    """Files of the run were changed so often meanwhile that this change found no place."""
+
+    reason = "backend_failure"
+
+    def __init__(self, *, run_id: str, path: str, seconds: float) -> None:
+        self.run_id, self.path = run_id, path
+        super().__init__(f"run {run_id!r} kept changing for {seconds:g} s: change {_short(path)!r} again")
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:197]}..."
 
 
 # The operator --------------------------------------------------------------------------------------

@@ -163,8 +163,24 @@ class DocumentEdit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """Why it does not count; there is no value then."""
 
 
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """A file of the run's workspace, whole, or that it is gone."""
+
+    path: str
+    """Absolute, with names that are neither empty nor ``.`` or ``..``."""
+    base: bytes | None = None
+    """Digest of the file that it was made on; None: there was none."""
+    content: Value | None = None
+    """The file's bytes: no JSON here. None: it is deleted."""
+    is_executable: bool = False
+    source: str | None = None
+    """The path that it was moved from: both changes count, or neither."""
+    rejected: str | None = None
+    """Why it does not count; there is no content then."""
+
+
 class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """How a call ended. Version 2 has edits."""
+    """How a call ended. Version 2 has edits or files."""
 
     TYPE: ClassVar[str] = "call.outcome"
     VERSION: ClassVar[int] = 2
@@ -190,6 +206,8 @@ class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False)
     """Whether the handler saw a cancellation in place of a result; a replay lets it see one again."""
     edits: tuple[DocumentEdit, ...] = ()
     """Of documents: they count from here on."""
+    files: tuple[FileChange, ...] = ()
+    """Changes of the workspace: they count from here on."""
 
 
 class CallEvidence(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -270,6 +288,13 @@ class DocumentEdited(Body, frozen=True, omit_defaults=True, kw_only=True):
 
     TYPE: ClassVar[str] = "document.edited"
     edit: DocumentEdit
+
+
+class FilesChanged(Body, frozen=True, omit_defaults=True, kw_only=True):
+    """The application changed files of the workspace."""
+
+    TYPE: ClassVar[str] = "files.changed"
+    changes: tuple[FileChange, ...]
 
 
 class CheckpointWritten(Body, frozen=True, omit_defaults=True, kw_only=True):
@@ -420,6 +445,7 @@ BODIES: dict[str, type[Body]] = {
         TurnRetried,
         CancelRequested,
         DocumentEdited,
+        FilesChanged,
         CheckpointWritten,
         CheckpointDeleted,
         RunClosed,

@@ -20,6 +20,7 @@ from journal.engine.turn import Turn
 from journal.tools.documents import Document
 from journal.tools.model_retry import MODEL_RETRY, ModelRetry, as_model_retry
 from journal.tools.policy import Marker, Resolved, resolve
+from journal.tools.workspace import VirtualWorkspace
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
@@ -43,6 +44,7 @@ class Agent(Generic[I, O]):
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
+        workspace: VirtualWorkspace | None = None,
     ) -> None:
         self.journal = journal
         self.handler = handler
@@ -52,6 +54,8 @@ class Agent(Generic[I, O]):
         self.drift: Drift = drift
         self.docs = {doc.kind: doc for doc in docs}
         """The documents it may read and edit, by kind."""
+        self.workspace = workspace
+        """What its files may be."""
         self.input_codec: ValueCodec[I]
         self.input_codec, self._input_type = _input_codec(handler, name)
         self.output_codec: ValueCodec[O] = result_codec(handler)
@@ -156,6 +160,11 @@ class Agent(Generic[I, O]):
         raise InvalidOptions(
             f"agent {self.name!r} is not called: await {self.name}.run(input), or .submit(input)"
         )
+
+    @property
+    def has_files(self) -> bool:
+        """Whether its runs have files in their logs."""
+        return self.workspace is not None and self.workspace.durable
 
     def policy_of(self, name: str, marker: Marker | None = None) -> Resolved:
         """The replay policy of a tool called by this agent, and where it comes from."""

@@ -40,6 +40,7 @@ from journal.core.records import (
     Body,
     DocumentEdited,
     ErrorInfo,
+    FilesChanged,
     TurnBlocked,
     TurnFinished,
     TurnStarted,
@@ -50,6 +51,7 @@ from journal.engine.calls import Named
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
 from journal.engine.documents import AttemptDocs
+from journal.engine.files import AttemptFiles
 from journal.engine.inputs import SentInputs
 from journal.engine.order import Order
 from journal.engine.scope import Scope, enter_root
@@ -112,6 +114,7 @@ class Attempt:
         self.deltas = Deltas(holding, self.log)
         self.inputs = SentInputs(self)
         self.docs = AttemptDocs(self)
+        self.files = AttemptFiles(self)
         self.checkpoints: Checkpoints | None = None
         """Of the run, once the handler has asked for them."""
 
@@ -358,10 +361,10 @@ class Attempt:
         """The canonical JSON behind a recorded value."""
         if isinstance(value, BlobRef):
             world, run, blob = self.holding.world, self.holding.run, value.blob
-            return await self._outlasting(lambda: world.get_blob(run, blob))
+            return await self.outlasting(lambda: world.get_blob(run, blob))
         return value
 
-    async def _outlasting(self, read: Callable[[], Awaitable[T]]) -> T:
+    async def outlasting(self, read: Callable[[], Awaitable[T]]) -> T:
         """What `read` gives; a store that is away is waited for, as long as the claim is trusted.
 
         It is no failure of the call that wants to know, nor of the handler.
@@ -407,9 +410,11 @@ class Attempt:
 
     async def _add_foreign(self, after: int, upto: int) -> None:
         world, run = self.holding.world, self.holding.run
-        for record in await self._outlasting(lambda: world.read(run, after=after, limit=upto - after)):
+        for record in await self.outlasting(lambda: world.read(run, after=after, limit=upto - after)):
             if record.type == DocumentEdited.TYPE:
                 await self.docs.add(record)
+            elif record.type == FilesChanged.TYPE:
+                self.files.workspace.add(record)
             elif record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
         if self.history.cancel_requested is not None and self.stop is None:

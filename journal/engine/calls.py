@@ -34,7 +34,7 @@ from journal.core.records import (
     Observed,
 )
 from journal.engine.context import CallContext, in_call
-from journal.engine.documents import EditingOutcome
+from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
@@ -170,11 +170,11 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)
-            if not outcome.edits:
+            if not outcome.edits and not outcome.files:
                 await _hand_out(attempt, call, outcome)
                 return settled
             await attempt.docs.fetch(outcome.edits, history.calls[call.key].evidence_seq)
-            editing = EditingOutcome(attempt, call.key, outcome, None, None)
+            editing = EditingOutcome(attempt, call.key, outcome, None)
             await _hand_out(attempt, call, outcome, editing=editing)
             return msgspec.structs.replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
@@ -288,8 +288,9 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
                 await attempt.deltas.flush()
         except asyncio.CancelledError as error:
             interruption = error  # delivered below: the outcome comes first
-    if context.drafts is not None and outcome.status in ("ok", "value_lost"):
-        editing = EditingOutcome(attempt, call.key, outcome, blob, context.drafts)
+    docs, files = context.edited_docs, context.changed_files
+    if (docs is not None or files is not None) and outcome.status in ("ok", "value_lost"):
+        editing = EditingOutcome(attempt, call.key, outcome, blob, docs, files)
         await _hand_out(attempt, call, outcome, blob, data, interruption, editing)
         outcome = editing.outcome
     else:
@@ -450,6 +451,6 @@ async def durable(
         if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
             blobs: tuple[Blob, ...] = () if blob is None else (blob,)
             if editing is not None:
-                outcome, blobs = editing.outcome, editing.all_blobs
+                outcome, blobs = editing.as_it_stands()
             await leave_evidence(attempt, call.key, outcome, blobs)
         raise

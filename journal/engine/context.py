@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from journal.core import values
 from journal.core.ports import Delta
 from journal.engine.documents import CallDocs
+from journal.engine.files import CallFiles, files_of
 from journal.tools.facts import NOTHING, Facts
 from journal.tools.io import current_call
 
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 class CallContext:
     """One try of one call."""
 
-    __slots__ = ("_deadline", "_docs", "attempt", "facts", "has_emitted", "has_shown", "key", "number")
+    __slots__ = (
+        "_deadline",
+        "_docs",
+        "_files",
+        "attempt",
+        "facts",
+        "has_emitted",
+        "has_shown",
+        "key",
+        "number",
+    )
 
     def __init__(self, attempt: "Attempt", key: str, number: int, timeout: float | None) -> None:
         self.attempt = attempt
@@ -28,6 +39,7 @@ class CallContext:
         """Whether somebody saw a piece of its output already: it cannot be tried again unnoticed."""
         self.facts = NOTHING
         self._docs: CallDocs | None = None
+        self._files: CallFiles | None = None
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
 
     def enter(self) -> "Token[Any]":
@@ -62,19 +74,35 @@ class CallContext:
         return self._docs
 
     @property
-    def drafts(self) -> CallDocs | None:
+    def files(self) -> CallFiles:
+        """The run's workspace, as this call sees it. Raises `InvalidOptions` where the agent has none."""
+        if self._files is None:
+            self._files = files_of(self.attempt)
+        return self._files
+
+    @property
+    def edited_docs(self) -> CallDocs | None:
         """Its documents, if it edited any."""
         return self._docs if self._docs is not None and self._docs.has_edits else None
+
+    @property
+    def changed_files(self) -> CallFiles | None:
+        """Its files, if it changed any."""
+        return self._files if self._files is not None and self._files.has_changes else None
 
     def begin_again(self) -> None:
         """The act is tried once more: what it edited counts for nothing."""
         if self._docs is not None:
             self._docs.forget()
+        if self._files is not None:
+            self._files.forget()
 
     def end(self) -> None:
         """The act is over: whatever of it still runs edits nothing."""
         if self._docs is not None:
             self._docs.close()
+        if self._files is not None:
+            self._files.close()
 
     @property
     def deps(self) -> Any:

@@ -1,7 +1,7 @@
 """Documents in a turn: what a call and a handler read and edit, and how an edit gets into the log.
 
 A call edits a draft of its own; the edits lie in its outcome, so they are durable with it or not at all. The outcome is
-made when its batch is packed, and lands at just the head that was read (`claim.py`): where a document has changed
+made when its batch is packed, and lands at just the head that was read (`editing.py`): where a document has changed
 since the draft was made, the update functions are applied again. An outcome is never refused over a document: an
 edit that cannot be applied again is recorded as rejected.
 """
@@ -9,13 +9,10 @@ edit that cannot be applied again is recorded as rejected.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec.structs import replace
-
 from journal.core import values
-from journal.core.codec import Blob, pack, seal
+from journal.core.codec import Blob, pack
 from journal.core.errors import InvalidOptions, NotInTurn
-from journal.core.records import BlobRef, CallOutcome, DocumentEdit, NewRecord, Record
-from journal.engine.claim import Late
+from journal.core.records import BlobRef, DocumentEdit, Record
 from journal.replay.documents import READ_MARK, Documents, DocumentVersion
 from journal.tools.documents import Document
 
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Update = Callable[[T], T]
-EDITS_VERSION = 2
-"""Of an outcome that edits."""
 
 
 class AttemptDocs:
@@ -215,54 +210,3 @@ def applied(doc: Document[T], fn: Update[T], before: T) -> bytes:
             f"an update of document {doc.kind!r} returned None: return the next value, changed in place or not"
         )
     return doc.encode(after)
-
-
-class EditingOutcome(Late):
-    """An outcome that edits documents, made when it is known what it is made on."""
-
-    def __init__(
-        self, attempt: "Attempt", key: str, outcome: CallOutcome, blob: Blob | None, drafts: CallDocs | None
-    ) -> None:
-        super().__init__(self._make, self._landed)
-        self._attempt = attempt
-        self._key = key
-        self._drafts = drafts
-        self.outcome = outcome
-        self._blobs = () if blob is None else (blob,)
-        self._edit_blobs: tuple[Blob, ...] = ()
-        self.remake()
-
-    def remake(self) -> None:
-        """On the documents as they are now."""
-        if self._drafts is not None:
-            edits, self._edit_blobs = self._drafts.edits()
-        else:
-            edits = tuple(map(self._settled, self.outcome.edits))
-        self.outcome = replace(self.outcome, edits=edits, v=EDITS_VERSION)
-
-    def _settled(self, edit: DocumentEdit) -> DocumentEdit:
-        """An edit whose function is gone, with the process that made it: it stands if nothing has changed since."""
-        latest = self._attempt.docs.base(edit.doc)
-        if edit.rejected is not None or (None if latest is None else latest.digest) == edit.base:
-            return edit
-        return replace(edit, value=None, rejected="the document was edited meanwhile")
-
-    def _make(self, is_first: bool) -> tuple[NewRecord, tuple[Blob, ...]]:
-        attempt = self._attempt
-        if is_first:
-            attempt.docs.begin_batch()
-        self.remake()
-        attempt.docs.ahead(self.outcome.edits, self._edit_blobs)
-        record = seal(attempt.holding.run, self.outcome, turn=attempt.turn_id, key=self._key)
-        return record, self.all_blobs
-
-    @property
-    def all_blobs(self) -> tuple[Blob, ...]:
-        """Of the result and of the documents."""
-        return self._blobs + self._edit_blobs
-
-    def _landed(self, seq: int) -> None:
-        self._attempt.docs.landed(self.outcome.edits, self._edit_blobs, seq)
-        for edit in self.outcome.edits:
-            if edit.rejected is not None:
-                self._attempt.log.warning("edit rejected", call=self._key, doc=edit.doc, reason=edit.rejected)

@@ -63,11 +63,13 @@ from journal.engine.offering import maybe_submitted, offer
 from journal.engine.readonly import refuse_offline
 from journal.engine.retrial import plan_retry
 from journal.engine.run_docs import RunDocs
+from journal.engine.run_files import RunFiles
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
 from journal.tools.documents import Document
 from journal.tools.model_retry import ModelRetry
 from journal.tools.policy import check_policies
+from journal.tools.workspace import VirtualWorkspace
 from journal.worlds import open_world
 
 I = TypeVar("I")  # noqa: E741 - input
@@ -122,6 +124,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
+        workspace: VirtualWorkspace | None = None,
     ) -> Agent[I, O]: ...
     @overload
     def agent(
@@ -133,6 +136,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
+        workspace: VirtualWorkspace | None = None,
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -144,6 +148,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
+        workspace: VirtualWorkspace | None = None,
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 
@@ -151,6 +156,7 @@ class Journal:
         do not say so themselves; False for none. `drift`: what becomes of a turn whose recorded model calls were made
         with another prompt, other tools or settings than the code has now: ``"accept"`` carries it on and notes so in
         its log, ``"refuse"`` blocks it. `docs`: the documents that it and its tools read and edit (`define_doc`).
+        `workspace`: what files its tools may have.
         """
 
         def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
@@ -167,6 +173,7 @@ class Journal:
                 model_retry=model_retry,
                 drift=drift,
                 docs=docs,
+                workspace=workspace,
             )
             self.agents[chosen] = agent
             return agent
@@ -353,6 +360,11 @@ class Journal:
     def docs(self) -> RunDocs:
         """The documents of its runs: ``await journal.docs.get(run_id, Todo)``, ``update``, ``watch``."""
         return RunDocs(self)
+
+    @property
+    def files(self) -> RunFiles:
+        """The workspaces of its runs: ``await journal.files.read(run_id, "/notes.md")``, `write`, `delete`, `list`."""
+        return RunFiles(self)
 
     async def get(self, run_id: str) -> RunInfo:
         """The run as it stands. Raises `RunNotFound`."""

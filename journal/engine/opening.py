@@ -11,6 +11,7 @@ from journal.engine.attempt import Attempt
 from journal.engine.claim import Holding
 from journal.replay.documents import Documents
 from journal.replay.history import TurnHistory
+from journal.replay.workspace import Workspace
 
 if TYPE_CHECKING:
     from journal.engine.runtime import Runtime
@@ -30,7 +31,8 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
         return None
     agent = runtime.agents.get(claimed.agent)
     documents = Documents() if agent is not None and agent.docs else None
-    history = TurnHistory(claimed.turn, documents)
+    workspace = Workspace() if agent is not None and agent.has_files else None
+    history = TurnHistory(claimed.turn, documents, workspace)
     try:
         await _read(runtime, holding, history)
     except (RecordTooNew, UnknownRecordType) as error:
@@ -64,7 +66,7 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
 async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> None:
     world = holding.world
     after = holding.claimed.submitted - 1
-    if after == 1 or history.documents is not None:
+    if after == 1 or history.documents is not None or history.workspace is not None:
         after = 0  # the first turn: what created the run stands just before it
     elif after > 0:
         history.extend(await world.read(holding.run, after=0, limit=1))

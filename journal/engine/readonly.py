@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from journal.core.clock import Clock
 from journal.core.codec import Blob
 from journal.core.errors import ControlFlow
-from journal.core.ports import Claim, Claimed, Delta, QueueChange, World
+from journal.core.ports import Claim, Claimed, Delta, Progress, QueueChange, World
 from journal.core.records import MIN_READER, NewRecord, Observed
-from journal.engine.claim import Flusher, Holding
+from journal.engine.claim import Flusher, Holding, Late
 from journal.engine.deltas import Deltas
 from journal.replay.recorded import RecordedRun
 
@@ -89,6 +89,10 @@ class ReadOnlyHolding(Holding):
     async def commit(
         self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
     ) -> int:
+        """Refused, always."""
+        raise LogEnds("nothing is recorded in a replay offline")
+
+    async def commit_late(self, late: Late, *, queue: Progress | None = None) -> int:
         """Refused, always."""
         raise LogEnds("nothing is recorded in a replay offline")
 

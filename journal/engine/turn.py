@@ -26,7 +26,7 @@ from journal.engine.threads import on_thread
 from journal.engine.turn_docs import TurnDocs
 from journal.replay.history import is_counted
 from journal.tools.model_retry import as_model_retry
-from journal.tools.result import ToolResult
+from journal.tools.result import ToolResult, rejected_of, rejected_text
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -261,9 +261,14 @@ def _unwrap(settled: Settled, codec: ValueCodec[Any]) -> Any:
 def _tool_result(settled: Settled, codec: ValueCodec[Any]) -> ToolResult[Any]:
     outcome = settled.outcome
     if settled.data is not None:
-        rejected = tuple(edit.doc for edit in outcome.edits if edit.rejected is not None)
         result = codec.decode(settled.data)
-        return ToolResult(name=settled.call.name, status="ok", result=result, rejected=rejected)
+        return ToolResult(
+            name=settled.call.name,
+            status="ok",
+            result=result,
+            rejected=rejected_of(outcome),
+            note=rejected_text(outcome),
+        )
     failure = failure_of(settled)
     if not isinstance(failure, Exception):
         raise failure

@@ -33,6 +33,8 @@ from journal.core.records import (
     DocumentEdit,
     DocumentEdited,
     ErrorInfo,
+    FileChange,
+    FilesChanged,
     Observed,
     Origin,
     Packed,
@@ -305,6 +307,32 @@ SAMPLES += [
         "document.edited",
         {"edit": {"doc": "todo", "version": 1, "value": {"blob": "00ff", "size": 70_000}}},
         DocumentEdited(edit=DocumentEdit(doc="todo", version=1, value=BlobRef(blob="00ff", size=70_000))),
+    ),
+    (
+        "call.outcome files",
+        {
+            "v": 2, "status": "ok",
+            "files": [
+                {"path": "/a.sh", "base": DIGEST, "content": b"\x00\xff", "is_executable": True, "source": "/b.sh"},
+                {"path": "/b.sh", "base": DIGEST},
+                {"path": "/c", "content": {"blob": "00ff", "size": 70_000}},
+                {"path": "/d", "rejected": "changed"},
+            ],
+        },
+        CallOutcome(
+            v=2, status="ok",
+            files=(
+                FileChange(path="/a.sh", base=DIGEST, content=b"\x00\xff", is_executable=True, source="/b.sh"),
+                FileChange(path="/b.sh", base=DIGEST),
+                FileChange(path="/c", content=BlobRef(blob="00ff", size=70_000)),
+                FileChange(path="/d", rejected="changed"),
+            ),
+        ),
+    ),
+    (
+        "files.changed",
+        {"changes": [{"path": "/a", "content": b""}]},
+        FilesChanged(changes=(FileChange(path="/a", content=b""),)),
     ),
     (
         "checkpoint.written",

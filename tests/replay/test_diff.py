@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record, seal
-from journal.core.records import CallOutcome
+from journal.core.records import BlobRef, CallOutcome, DocumentEdit, FileChange
 from journal.replay.diff import Difference, diff, recorded
 from tests.replay.hand import Hand, refund
 
@@ -49,6 +49,39 @@ def test_they_part_at_an_outcome() -> None:
     assert (found.alike, parting.how, parting.key) == (1, "outcome", "b#1")
     assert (parting.left_call, parting.right_call) == (2, 2)
     assert (parting.left, parting.right) == ('ok {"done":"b#1"}', "ok 7")
+
+
+def test_they_part_at_documents_and_files() -> None:
+    """Also where the result is the same."""
+
+    def changed(*files: FileChange, edits: tuple[DocumentEdit, ...] = ()) -> Hand:
+        hand = Hand()
+        hand.start(1)
+        hand.intend("a#1")
+        hand.add(CallOutcome(status="ok", value=b"1", files=files, edits=edits, v=2), key="a#1")
+        hand.finish()
+        return hand
+
+    hello = FileChange(path="/a", content=b"hello")
+    same = FileChange(path="/b", content=b"")
+    assert not compare(changed(hello, same), changed(hello, same)).partings
+    digest = values.digest(b"hello").hex()
+    for other, said in (
+        (FileChange(path="/a", base=values.digest(b"hello")), "/a: deleted"),
+        (
+            FileChange(path="/a", rejected="it was changed meanwhile"),
+            "/a: rejected: it was changed meanwhile",
+        ),
+        (
+            FileChange(path="/a", content=BlobRef(digest, 5), is_executable=True),
+            f"/a: 5 bytes, digest {digest}, executable",
+        ),
+    ):
+        (parting,) = compare(changed(hello, same), changed(other, same)).partings
+        assert (parting.how, parting.left, parting.right) == ("files", f"/a: 5 bytes, digest {digest}", said)
+    edit = DocumentEdit(doc="todo", version=1, value=b'["a"]')
+    (parting,) = compare(changed(edits=(edit,)), changed()).partings
+    assert (parting.how, parting.left, parting.right) == ("documents", 'todo: ["a"]', None)
 
 
 def test_they_part_at_an_input() -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from journal.core.codec import checksum
-from journal.core.ports import Close, Committed, Duplicate, StaleClaim
+from journal.core.ports import Close, Committed, Duplicate, HeadMoved, StaleClaim
 from journal.core.records import NewRecord
 from journal.worlds.contract.harness import Holder, begin, claim_all, close, hold, raw, seqs, signal
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
@@ -125,6 +125,29 @@ async def test_records_of_one_turn_go_in_by_one_statement_and_others_are_kept_ap
         (n, answer.time, holder.claim.epoch, batch.id) for n in range(5, 5 + len(written))
     ]
     assert [NewRecord(r.type, r.turn, r.key, r.body, r.checksum) for r in found] == written
+
+
+async def test_a_batch_for_just_the_head_goes_in_on_the_spot(
+    holder: Holder, on_the_spot: list[object]
+) -> None:
+    answer = await holder.offer(replace(holder.batch(holder.outcome()), at_head=4))
+    assert isinstance(answer, Committed)
+    assert on_the_spot[-1] == answer
+
+
+async def test_a_batch_for_another_head_does_not(holder: Holder, on_the_spot: list[object]) -> None:
+    assert await holder.offer(replace(holder.batch(holder.outcome()), at_head=3)) == HeadMoved(4)
+    assert on_the_spot[-1] is None
+    assert await seqs(holder.world, "run") == [1, 2, 3, 4]
+
+
+async def test_a_head_that_another_process_moved_is_seen(
+    holder: Holder, other: SqliteWorld, on_the_spot: list[object]
+) -> None:
+    await other.append(signal("run"))
+    assert await holder.offer(replace(holder.batch(holder.outcome()), at_head=4)) == HeadMoved(5)
+    assert on_the_spot[-1] is None
+    assert await seqs(other, "run") == [1, 2, 3, 4, 5]
 
 
 async def test_an_encrypted_value_keeps_the_id_of_its_key(holder: Holder, on_the_spot: list[object]) -> None:

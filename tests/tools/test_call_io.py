@@ -18,6 +18,7 @@ class Call:
         self.idempotency_key, self.fence, self.deadline = key, 3, 1.5
         self.deps: Any = {"client": key}
         self.docs: Any = f"documents of {key}"
+        self.files: Any = f"files of {key}"
         self.log: Any = f"log of {key}"
         self.emitted: list[Any] = []
 
@@ -36,11 +37,12 @@ def test_inside_a_call_it_is_the_calls() -> None:
         assert io.deps == {"client": "a"}
         assert io.log == "log of a"
         assert str(io.docs) == "documents of a"
+        assert str(io.files) == "files of a"
         io.emit({"n": 1})
     assert call.emitted == [{"n": 1}]
 
 
-@pytest.mark.parametrize("name", ["idempotency_key", "fence", "deadline", "deps", "docs", "log"])
+@pytest.mark.parametrize("name", ["idempotency_key", "fence", "deadline", "deps", "docs", "files", "log"])
 def test_outside_of_a_call_it_says_so(name: str) -> None:
     with pytest.raises(NotInTurn, match=rf"io\.{name} works only inside a call"):
         getattr(io, name)

@@ -61,7 +61,7 @@ def _is_plain_next(batch: Batch, known: Known) -> bool:
         and author.prev_batch == known.batch
         and claim.token == known.token
         and claim.epoch == known.epoch
-        and batch.at_head is None
+        and batch.at_head in (None, known.head)
         and not batch.blobs
         # Progress comes with every outcome, and mostly changes nothing.
         and (event is None or (type(event) is Progress and known.takeovers == 0))

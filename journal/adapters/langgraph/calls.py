@@ -31,7 +31,7 @@ from journal.engine.calls import Call, Settled, settle
 from journal.engine.threads import on_thread
 from journal.engine.turn import failure_of
 from journal.tools.policy import Marker, marker_of, resolve
-from journal.tools.result import unknown_text
+from journal.tools.result import rejected_text, unknown_text
 
 T = TypeVar("T")
 _WHAT = "DurableCalls"
@@ -171,7 +171,7 @@ async def _tool(place: Place, request: ToolCallRequest, act: Callable[[], Awaita
     )
     settled = await _settled(place, start, call)
     if settled.data is not None:
-        return messages.decode_result(settled.data)
+        return _with_rejections(messages.decode_result(settled.data), rejected_text(settled.outcome))
     match settled.outcome.status:
         case "unknown":
             return _told(unknown_text(name), name, call_id)
@@ -187,6 +187,13 @@ def _as_message(result: Any, name: str, call_id: str) -> Any:
         return result
     text = result if isinstance(result, str) else values.encode(result, what="the tool's result").decode()
     return ToolMessage(text, name=name, tool_call_id=call_id)
+
+
+def _with_rejections(result: Any, words: str) -> Any:
+    """The recorded result, and behind a text what of the call's changes was not saved."""
+    if words and isinstance(result, ToolMessage) and isinstance(result.content, str):
+        return result.model_copy(update={"content": result.content + words})
+    return result
 
 
 def _told(text: str, name: str, call_id: str) -> ToolMessage:

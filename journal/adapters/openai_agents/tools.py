@@ -44,7 +44,7 @@ from journal.engine.calls import Call, Settled, settle
 from journal.engine.turn import failure_of
 from journal.tools.io import io
 from journal.tools.policy import Marker, Resolved, marker_of, resolve
-from journal.tools.result import unknown_text
+from journal.tools.result import rejected_text, unknown_text
 
 Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
 
@@ -123,7 +123,7 @@ def durable_tool(tool: FunctionTool, *, hints: object = None, retries: int = 0) 
         )
         settled = await settle(place.attempt, call)
         if settled.data is not None:
-            return codec.decode(settled.data)
+            return _told(codec.decode(settled.data), settled)
         return await _words(tool, ctx, settled)
 
     durable = with_invoke(tool, invoke)
@@ -219,6 +219,12 @@ async def _words(tool: FunctionTool, ctx: ToolContext[Any], settled: Settled) ->
     if isinstance(failure, CallTimeout) and tool.timeout_seconds is not None:
         return await _timed_out(tool, ctx, tool.timeout_seconds)
     raise failure
+
+
+def _told(result: Any, settled: Settled) -> Any:
+    """The result, and behind a text what of the call's changes was not saved."""
+    words = rejected_text(settled.outcome)
+    return f"{result}{words}" if words and isinstance(result, str) else result
 
 
 def _skip_output_schema(ctx: ToolContext[Any]) -> None:

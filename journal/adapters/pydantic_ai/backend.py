@@ -33,6 +33,7 @@ from journal.engine.adapting import reporting
 from journal.engine.calls import Call, settle
 from journal.engine.turn import failure_of
 from journal.tools.policy import resolve
+from journal.tools.result import rejected_text
 
 Body = Callable[[], Awaitable[object]]
 _SERVER_SIDE = ("openai_previous_response_id", "openai_conversation_id")
@@ -85,7 +86,7 @@ async def payload_of(place: Place, call: Call) -> Any:
         payload = values.decode(settled.data)
         if call.kind == "model":
             place.note_asked(call.key, messages.calls_in(payload))
-        return payload
+        return tools.with_rejections(payload, rejected_text(settled.outcome))
     if call.kind == "tool":
         match settled.outcome.status:
             case "unknown":

@@ -134,6 +134,13 @@ def told(text: str) -> Any:
     return {"kind": "tool_return", "result": text}
 
 
+def with_rejections(payload: Any, words: str) -> Any:
+    """The recorded result of a tool, and behind a text what of the call's changes was not saved."""
+    if words and isinstance(payload, dict) and isinstance(result := payload.get("result"), str):
+        return {**payload, "result": result + words}
+    return payload
+
+
 def unknown(name: str) -> Any:
     """What the model is told of a call in doubt."""
     return told(unknown_text(name))

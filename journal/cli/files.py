@@ -1,0 +1,65 @@
+"""`journal files RUN`."""
+
+import click
+
+from journal.cli.output import emit, remark, say
+from journal.cli.reading import Found, as_found, with_found
+from journal.cli.settings import Settings, common_options, settings_of
+from journal.core.errors import FileMissing
+from journal.engine.files import read_content
+from journal.replay.timeline import printable
+from journal.replay.workspace import Workspace
+
+
+@click.command
+@click.argument("run_id", metavar="RUN")
+@click.argument("path", metavar="[PATH]", required=False)
+@click.option(
+    "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
+)
+@common_options
+@settings_of
+def command(settings: Settings, run_id: str, path: str | None, at: int | None) -> int:
+    """List the files of a run, a stored or an exported one: as they stand, or as call N found them.
+
+    With PATH print that file, byte by byte. With --json the list: path, bytes, digest, seq of the change.
+    """
+
+    async def read(found: Found) -> bytes | Workspace:
+        workspace = await as_found(found, Workspace(), at)
+        if path is None:
+            return workspace
+        file = workspace.tree.get(path)
+        if file is None:
+            raise FileMissing(path=path)
+        return await read_content(found.source, found.info.run, path, file)
+
+    found = with_found(settings, run_id, read)
+    if isinstance(found, bytes):
+        click.echo(found, nl=False)
+        return 0
+    _list(found, settings)
+    return 0
+
+
+def _list(workspace: Workspace, settings: Settings) -> None:
+    tree = workspace.tree
+    rows = [(path, file) for path in tree.under("/") if (file := tree.get(path)) is not None]
+    if settings.as_json:
+        emit(
+            [
+                {
+                    "path": path,
+                    "size": file.size,
+                    "digest": file.digest.hex(),
+                    "seq": file.seq,
+                    "is_executable": file.is_executable,
+                }
+                for path, file in rows
+            ]
+        )
+        return
+    for path, file in rows:
+        say(printable(f"{file.size:>12,}  {path}{'*' if file.is_executable else ''}"))
+    if not rows:
+        remark("no file was written by then")

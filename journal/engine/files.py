@@ -1,0 +1,310 @@
+"""Files in a turn: what a call reads and changes, and how a change gets into the log.
+
+A call works on the tree as it was when it first looked, with its own changes over it; they lie in its outcome, so they
+are durable with it or not at all. Contents are fetched when they are read. Next: `editing.py` (the outcome).
+"""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from journal.core import values
+from journal.core.codec import Blob, open_record
+from journal.core.errors import (
+    CorruptRecord,
+    FileMissing,
+    FileNotText,
+    InvalidOptions,
+    LogError,
+    LogUnreadable,
+    NotInTurn,
+    PathRefused,
+)
+from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, Value
+from journal.engine.digest import Source
+from journal.replay.workspace import File, Tree, Workspace, digest_of
+from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching, obstacle
+
+if TYPE_CHECKING:
+    from journal.engine.attempt import Attempt
+
+INLINE_BYTES = 4096
+"""Of a file that lies in its record."""
+INLINE_BYTES_A_RECORD = 64 * 1024
+"""Of all of them in one record."""
+CACHE_BYTES = 16 * 1024 * 1024
+
+
+class Contents:
+    """Bytes of files by digest; those not read for longest are let go."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self._size = 0
+
+    def get(self, digest: bytes) -> bytes | None:
+        """The bytes, if they are here."""
+        data = self._known.get(digest)
+        if data is not None:
+            self._known.move_to_end(digest)
+        return data
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        """Keep them for a while."""
+        if digest not in self._known:
+            self._known[digest] = data
+            self._size += len(data)
+        while self._size > CACHE_BYTES:
+            self._size -= len(self._known.popitem(last=False)[1])
+
+
+async def read_content(source: Source, run: str, path: str, file: File) -> bytes:
+    """The bytes of the file, from where the log says that they are. Raises `CorruptRecord`."""
+    if not file.is_inline:
+        return await source.get_blob(run, file.digest.hex())
+    for record in await source.read(run, after=file.seq - 1, limit=1):
+        for change in changes_in(record):
+            if change.path == path and isinstance(change.content, bytes):
+                return change.content
+    raise CorruptRecord(run_id=run, seq=file.seq, reason=f"the file {path!r} is not in it")
+
+
+def changes_in(record: Record) -> tuple[FileChange, ...]:
+    """The changes of files that the record holds."""
+    body = open_record(record)
+    if isinstance(body, CallOutcome):
+        return body.files
+    return body.changes if isinstance(body, FilesChanged) else ()
+
+
+def as_bytes(data: bytes | str) -> bytes:
+    """What a file is to hold. Raises `TypeError` for what is neither bytes nor text."""
+    return data.encode() if isinstance(data, str) else memoryview(data).tobytes()
+
+
+class AttemptFiles:
+    """The workspace of the run as one attempt knows it."""
+
+    def __init__(self, attempt: "Attempt") -> None:
+        self._attempt = attempt
+        self.workspace = attempt.history.workspace or Workspace()
+        self.limits = attempt.agent.workspace or VirtualWorkspace()
+        self._contents = Contents()
+        self._ahead: Tree | None = None
+        """What changes that are packed into one batch make of the tree, before it has landed."""
+
+    def landed(self, changes: tuple[FileChange, ...], contents: dict[bytes, bytes], seq: int) -> None:
+        """Changes of ours are durable, as record `seq`."""
+        self._ahead = None
+        if not self.limits.durable:
+            self.workspace.keep(changes, contents)
+            return
+        for digest, data in contents.items():
+            self._contents.put(digest, data)
+        self.workspace.apply(changes, seq)
+
+    def begin_batch(self) -> None:
+        """What is made next rests on the log alone."""
+        self._ahead = None
+
+    def ahead(self, changes: tuple[FileChange, ...]) -> None:
+        """What is made next in the same batch rests on these changes too."""
+        self._ahead = self._ahead or Tree(self.workspace.tree)
+        self._ahead.take(changes)
+
+    def base(self) -> Tree:
+        """What a change that is made now is made on."""
+        return self._ahead or self.workspace.tree
+
+    async def content(self, path: str, file: File) -> bytes:
+        """The bytes of a file of the log. Raises `LogUnreadable` where there are none, or others."""
+        data = self._contents.get(file.digest) if file.data is None else file.data
+        if data is None:
+            data = await self._fetched(path, file)
+            self._contents.put(file.digest, data)
+        return data
+
+    async def _fetched(self, path: str, file: File) -> bytes:
+        attempt, holding = self._attempt, self._attempt.holding
+        try:
+            data = await attempt.outlasting(lambda: read_content(holding.world, holding.run, path, file))
+            if values.digest(data) != file.digest:
+                raise CorruptRecord(
+                    run_id=holding.run, seq=file.seq, reason=f"{path!r} has other bytes than it names"
+                )
+        except LogError as error:
+            raise LogUnreadable(run_id=holding.run, cause=error) from error
+        return data
+
+
+class CallFiles:
+    """`io.files`: the workspace as the running call sees it, its own changes included."""
+
+    def __init__(self, files: AttemptFiles) -> None:
+        self._files = files
+        self._tree = Tree(files.workspace.snapshot())
+        self._written: dict[bytes, bytes] = {}
+        """Bytes of what the call wrote, by digest."""
+        self._sources: dict[str, str] = {}
+        """Where files that the call moved were before, by where they are."""
+        self._is_over = False
+
+    async def read(self, path: str) -> bytes:
+        """The file's bytes. Raises `FileMissing` and `PathRefused`."""
+        return await self._content(path, self._file(path))
+
+    async def read_text(self, path: str) -> str:
+        """The file's text. Raises also `FileNotText`."""
+        try:
+            return (await self.read(path)).decode()
+        except UnicodeDecodeError:
+            raise FileNotText(path=path) from None
+
+    async def write(self, path: str, data: bytes | str, *, is_executable: bool | None = None) -> None:
+        """Let `data` be the whole file; text as UTF-8. `is_executable`: None leaves it as it is.
+
+        Others see it once the call has ended well; if it raises, or is interrupted, nothing was written. Raises
+        `PathRefused` and `QuotaExceeded`.
+        """
+        self._check()
+        content = as_bytes(data)
+        before = self._tree.get(checked(path))
+        executable = (before is not None and before.is_executable) if is_executable is None else is_executable
+        self._refuse(path, len(content))
+        digest = values.digest(content)
+        self._written[digest] = content
+        self._tree.put(path, File(digest, len(content), 0, True, executable))
+
+    async def delete(self, path: str) -> None:
+        """Let the file go. Raises `FileMissing` and `PathRefused`."""
+        self._file(path)
+        self._tree.put(path, None)
+        self._sources.pop(path, None)
+
+    async def exists(self, path: str) -> bool:
+        """Whether a file is there. Raises `PathRefused` for what is no path."""
+        self._check()
+        return self._tree.get(checked(path)) is not None
+
+    async def list(self, path: str = "/") -> list[FileInfo]:
+        """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
+        self._check()
+        return listed(checked(path, is_directory=True), self._tree)
+
+    async def glob(self, pattern: str) -> Paths:
+        """The paths that match, sorted: ``*`` and ``?`` within a name, ``[...]``, ``**`` for any directories."""
+        self._check()
+        return matching(pattern, self._tree.paths())
+
+    async def move(self, path: str, to: str) -> None:
+        """Rename a file; what is at `to` is replaced. Raises `FileMissing`, `PathRefused`, `QuotaExceeded`."""
+        file = self._file(path)
+        if checked(to) == path:
+            return
+        if file.is_inline and file.digest not in self._written:
+            self._written[file.digest] = await self._content(path, file)
+        self._tree.put(path, None)
+        try:
+            self._refuse(to, file.size)
+        except BaseException:
+            self._tree.put(path, file)
+            raise
+        self._tree.put(to, file)
+        self._sources[to] = self._sources.pop(path, path)
+
+    def _file(self, path: str) -> File:
+        self._check()
+        file = self._tree.get(checked(path))
+        if file is None:
+            if self._tree.below_directory(path):
+                raise PathRefused(path=path, why="it is a directory")
+            raise FileMissing(path=path)
+        return file
+
+    async def _content(self, path: str, file: File) -> bytes:
+        data = self._written.get(file.digest)
+        return await self._files.content(self._sources.get(path, path), file) if data is None else data
+
+    def _refuse(self, path: str, size: int) -> None:
+        if (why := obstacle(path, self._tree)) is not None:
+            raise PathRefused(path=path, why=why)
+        self._files.limits.check(path, size, self._tree)
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise NotInTurn(what="io.files of a call that has ended", where="a call")
+
+    # For the engine ----------------------------------------------------------------------------------
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything was written or deleted."""
+        return bool(self._tree.files)
+
+    def forget(self) -> None:
+        """The act is tried again: what it changed counts for nothing."""
+        self._release()
+        self._tree = Tree(self._files.workspace.snapshot())
+        self._written, self._sources = {}, {}
+
+    def close(self) -> None:
+        """The act has ended."""
+        self._is_over = True
+        if not self.has_changes:
+            self._release()
+
+    def _release(self) -> None:
+        if self._tree.below is not None:
+            self._files.workspace.release(self._tree.below)
+
+    def changes(self) -> tuple[tuple[FileChange, ...], tuple[Blob, ...], dict[bytes, bytes]]:
+        """Once: what was changed, what of it lies in blobs, and the bytes of all that was written."""
+        found: list[FileChange] = []
+        blobs: dict[str, Blob] = {}
+        contents: dict[bytes, bytes] = {}
+        room = INLINE_BYTES_A_RECORD
+        below = self._tree.below
+        assert below is not None
+        for path, file in self._tree.files.items():
+            base = below.get(path)
+            if file == base or (file is not None and base is not None and _is_same(file, base)):
+                continue
+            content: Value | None = None
+            if file is not None:
+                data = self._written.get(file.digest)
+                if data is not None and len(data) <= min(INLINE_BYTES, room):
+                    content = data
+                    room -= len(data)
+                else:
+                    content = BlobRef(file.digest.hex(), file.size)
+                    if data is not None:
+                        blobs[content.blob] = Blob(content.blob, data)
+                if data is not None:
+                    contents[file.digest] = data
+            source = self._sources.get(path)
+            if source is not None and (below.get(source) is None or self._tree.get(source) is not None):
+                source = None  # it was made by this call, or there is another file by now
+            found.append(
+                FileChange(
+                    path=path,
+                    base=digest_of(base),
+                    content=content,
+                    is_executable=file is not None and file.is_executable,
+                    source=source,
+                )
+            )
+        self._release()
+        return tuple(found), tuple(blobs.values()), contents
+
+
+def _is_same(file: File, other: File) -> bool:
+    return (file.digest, file.is_executable) == (other.digest, other.is_executable)
+
+
+def files_of(attempt: "Attempt") -> CallFiles:
+    """For a new call. Raises `InvalidOptions` where the agent has no workspace."""
+    agent = attempt.agent
+    if agent.workspace is None:
+        raise InvalidOptions(
+            f"agent {agent.name!r} has no workspace: say @journal.agent(workspace=VirtualWorkspace())"
+        )
+    return CallFiles(attempt.files)

@@ -1,0 +1,210 @@
+"""The files of a run's workspace: a tree that lives in its log. A pure fold of the changes, which never fails on one.
+
+A change carries the whole file, so the last one that counts is the file; changes of calls that a retry set aside count
+no more. The fold knows where the contents are, not what they are. Next: `tools/workspace.py` (paths, quotas, which
+changes count), `engine/files.py` (how changes get in).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from journal.core import values
+from journal.core.codec import open_record
+from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, TurnRetried
+from journal.replay.versions import insert, set_aside, without
+
+_HAS_FILES = b"\xa5files"
+"""The field's name in msgpack: an outcome without these bytes changes no file."""
+
+
+class File(msgspec.Struct, frozen=True, gc=False):
+    """A file, and where its bytes are."""
+
+    digest: bytes
+    size: int
+    """Bytes."""
+    seq: int
+    """The record that changed it; 0: none has yet."""
+    is_inline: bool
+    """Whether the bytes are in that record; else in the blob that the digest names."""
+    is_executable: bool = False
+    data: bytes | None = None
+    """The bytes themselves, of a file that is in no log."""
+
+
+def file_of(change: FileChange, seq: int) -> File | None:
+    """What that change of record `seq` makes of its path; None: nothing is there."""
+    content = change.content
+    if content is None:
+        return None
+    if isinstance(content, BlobRef):
+        return File(bytes.fromhex(content.blob), content.size, seq, False, change.is_executable)
+    return File(values.digest(content), len(content), seq, True, change.is_executable)
+
+
+def digest_of(file: File | None) -> bytes | None:
+    """Of the file's bytes; None where there is none."""
+    return None if file is None else file.digest
+
+
+def above(path: str) -> Iterator[str]:
+    """The directories that `path` lies in, the nearest first; the root has the name ``/``."""
+    at = path.rfind("/")
+    while at > 0:
+        yield path[:at]
+        at = path.rfind("/", 0, at)
+    yield "/"
+
+
+class Tree:
+    """Files by path; directories are there while files are in them. May lie over another, which it leaves alone."""
+
+    def __init__(self, below: "Tree | None" = None) -> None:
+        self.below = below
+        self.files: dict[str, File | None] = {}
+        """None hides what lies below."""
+        self.directories: Counter[str] = Counter()
+        """How many more files than below each has, in directories of it too."""
+        self.size: int = 0 if below is None else below.size
+        """Bytes of all files."""
+        self.count: int = 0 if below is None else below.count
+        """Files."""
+
+    def copy(self) -> "Tree":
+        """Another tree of the same files, over the same one."""
+        other = Tree(self.below)
+        other.files, other.directories = self.files.copy(), self.directories.copy()
+        other.size, other.count = self.size, self.count
+        return other
+
+    def get(self, path: str) -> File | None:
+        """The file there."""
+        if path in self.files:
+            return self.files[path]
+        return None if self.below is None else self.below.get(path)
+
+    def below_directory(self, path: str) -> int:
+        """How many files lie under it."""
+        return self.directories[path] + (0 if self.below is None else self.below.below_directory(path))
+
+    def put(self, path: str, file: File | None) -> None:
+        """Let that be at `path`."""
+        before = self.get(path)
+        more = (file is not None) - (before is not None)
+        self.size += (0 if file is None else file.size) - (0 if before is None else before.size)
+        self.count += more
+        if more:
+            for directory in above(path):
+                self.directories[directory] += more
+                if not self.directories[directory]:
+                    del self.directories[directory]
+        if file is None and self.below is None:
+            self.files.pop(path, None)
+        else:
+            self.files[path] = file
+
+    def take(self, changes: Iterable[FileChange], seq: int = 0) -> None:
+        """Put all `changes` that count."""
+        for change in changes:
+            if change.rejected is None:
+                self.put(change.path, file_of(change, seq))
+
+    def paths(self) -> Iterator[str]:
+        """Of all files, in no order."""
+        yield from (path for path, file in self.files.items() if file is not None)
+        if self.below is not None:
+            yield from (path for path in self.below.paths() if path not in self.files)
+
+    def under(self, directory: str) -> list[str]:
+        """The paths of all files in the directory and in those below it, sorted."""
+        prefix = directory if directory == "/" else f"{directory}/"
+        return sorted(path for path in self.paths() if path.startswith(prefix))
+
+
+class _FileVersion(msgspec.Struct, frozen=True, gc=False):
+    seq: int
+    file: File | None
+
+
+class Workspace:
+    """Feed it all records of a run in order; `tree` is what they come to."""
+
+    def __init__(self) -> None:
+        self.rejected = 0
+        """How many changes were refused."""
+        self._tree = Tree()
+        self._readers = 0
+        """Who needs the tree to stay as it is."""
+        self._versions: dict[str, list[_FileVersion]] = {}
+        """Everything that counted, oldest first, by path."""
+
+    @property
+    def tree(self) -> Tree:
+        """The files as they stand; it goes on changing with `add`."""
+        return self._tree
+
+    def snapshot(self) -> Tree:
+        """The files as they stand, which stay so until `release`."""
+        self._readers += 1
+        return self._tree
+
+    def release(self, snapshot: Tree) -> None:
+        """It is needed no more. One that is never given back costs a copy of the tree."""
+        if snapshot is self._tree:
+            self._readers -= 1
+
+    def add(self, record: Record) -> None:
+        """Take in the next record."""
+        if record.type == CallOutcome.TYPE:
+            if _HAS_FILES in record.body:
+                body = open_record(record)
+                assert isinstance(body, CallOutcome)
+                self.apply(body.files, record.seq)
+        elif record.type == FilesChanged.TYPE:
+            body = open_record(record)
+            assert isinstance(body, FilesChanged)
+            self.apply(body.changes, record.seq)
+        elif record.type == TurnRetried.TYPE:
+            self._set_aside(set_aside(record))
+
+    def apply(self, changes: Iterable[FileChange], seq: int) -> None:
+        """Let `changes` of record `seq` count."""
+        for change in changes:
+            if change.rejected is not None:
+                self.rejected += 1
+                continue
+            versions = self._versions.setdefault(change.path, [])
+            insert(versions, _FileVersion(seq, file_of(change, seq)))
+            self._put(change.path, versions)
+
+    def keep(self, changes: Iterable[FileChange], contents: Mapping[bytes, bytes]) -> None:
+        """Let `changes` count that are in no record; `contents` are the bytes of what they write, by digest."""
+        for change in changes:
+            if change.rejected is None:
+                file = file_of(change, 0)
+                before = self._tree.get(change.path if change.source is None else change.source)
+                if file is not None:
+                    data = contents.get(file.digest) or (None if before is None else before.data) or b""
+                    file = replace(file, data=data)
+                self._own().put(change.path, file)
+
+    def _set_aside(self, gone: set[int]) -> None:
+        if not gone:
+            return
+        for path, versions in self._versions.items():
+            left = without(versions, gone)
+            if len(left) < len(versions):
+                self._versions[path] = left
+                self._put(path, left)
+
+    def _put(self, path: str, versions: list[_FileVersion]) -> None:
+        self._own().put(path, versions[-1].file if versions else None)
+
+    def _own(self) -> Tree:
+        """The tree, to be changed."""
+        if self._readers:
+            self._tree, self._readers = self._tree.copy(), 0
+        return self._tree
