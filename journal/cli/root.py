@@ -29,7 +29,7 @@ VERBS = {
     "stats": "Count open runs by agent: what is due and since when, what is held, parked, blocked or idle.",
     "retry": "Send a failed or blocked turn on.",
     "fork": "Begin a new run as RUN began, up to a call.",
-    "docs": "Print the documents of a run, a stored or an exported one: as they stand, or as call N found them.",
+    "docs": "Print the documents of a run: as they stand, or as a call found them.",
     "files": "List the files of a run, a stored or an exported one: as they stand, or as call N found them.",
     "diff": "Say at which call two runs part, and how: by name, input or outcome.",
     "cancel": "Ask for a run's turn to be cancelled.",
