@@ -361,6 +361,13 @@ class TurnHistory:
             return None
         return next((k for k in self.calls if k not in self._claimed and not self._may_go_unasked(k)), None)
 
+    def expected(self) -> str | None:
+        """`unclaimed`, but for what may come only after something new has: see `CallHistory.is_late`."""
+        if len(self._claimed) == len(self.calls):
+            return None
+        left = (key for key, call in self.calls.items() if key not in self._claimed and not call.is_late)
+        return next((key for key in left if not self._may_go_unasked(key)), None)
+
     def _may_go_unasked(self, key: str) -> bool:
         """Whether the call lost a race: on replay the winner may be there before it is asked for at all."""
         call = self.calls[key]

@@ -173,7 +173,7 @@ class Order:
             self._stir()
 
     def _has_passed(self) -> bool:
-        self._is_past = not self._due and self._attempt.history.unclaimed() is None
+        self._is_past = not self._due and self._attempt.history.expected() is None
         return self._is_past
 
     def drop(self, key: str) -> None:
@@ -252,12 +252,12 @@ class Order:
         if self._unasked is not None:
             self._unasked.cancel()
         history = self._attempt.history
-        call = history.calls[history.unclaimed() or ""]
+        call = history.calls[history.expected() or ""]
         gap = max(0.0, call.intent_time - (self._released_at or history.started_at))
         self._unasked = self._loop.call_later(gap + REPLAY_STALL_SECONDS, self._not_asked, call.key)
 
     def _not_asked(self, key: str) -> None:
-        if self._new and self._attempt.history.unclaimed() == key:
+        if self._new and self._attempt.history.expected() == key:
             self._refuse(key, [future for _, future in self._new])
 
     def _advance(self) -> None:

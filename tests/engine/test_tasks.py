@@ -253,3 +253,42 @@ async def test_nothing_new_acts_while_what_is_in_doubt_was_not_asked_for(
     async with journal:
         assert await (await journal.retry("r")).settle(20, serve=True) == "unknown"
     assert paid == [10]
+
+
+async def test_what_a_retry_makes_anew_waits_for_nothing_that_comes_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call in doubt that was begun because the first one had failed is not asked for before that is made again."""
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.2)
+    inside = asyncio.Event()
+    tries: list[str] = []
+
+    async def fails(name: str) -> str:
+        tries.append(name)
+        if len(tries) < 3:
+            raise ValueError(name)
+        return name
+
+    @tool(replay="never")
+    async def undo() -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    journal = Journal("memory:")
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> str:
+        try:
+            return await turn.step(fails, "order")
+        except Exception:
+            undoing = asyncio.create_task(turn.tool(undo))
+            if turn.attempt == 1:
+                await inside.wait()
+                raise
+            return (await undoing).status
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        assert await (await journal.retry("r")).settle(20, serve=True) == "unknown"
+    assert tries == ["order", "order"]
