@@ -54,6 +54,11 @@ def is_counted(key: str) -> bool:
     return bool(found) and count.isdecimal()
 
 
+def is_task(name: str) -> bool:
+    """Whether a scope of that name is a task's."""
+    return _TASK.fullmatch(name) is not None
+
+
 def is_timeout(key: str) -> bool:
     """Whether an observation under that key says that a `turn.timeout` ran out."""
     return key.rpartition("/")[2].startswith("@timeout#")
@@ -118,6 +123,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """Whether the handler saw a cancellation in its place."""
     is_late: bool = False
     """Whether nobody need wait for it: `CallHistory.is_late`."""
+    seq: int = 0
+    """Of its record."""
 
 
 class TurnHistory:
@@ -293,13 +300,14 @@ class TurnHistory:
             if call.outcome is not None and not call.is_optional
         ]
         events = [
-            (seq, Event(call.key, call.outcome_time, is_cancelled(call), call.is_late)) for seq, call in found
+            (seq, Event(call.key, call.outcome_time, is_cancelled(call), call.is_late, seq))
+            for seq, call in found
         ]
         for key, (seq, time) in self.observed_at.items():
             if is_timeout(key):
-                events.append((seq, Event(key, time, False, key in self._late)))
+                events.append((seq, Event(key, time, False, key in self._late, seq)))
         for key, (_, time, seq) in self.checkpoints.items():
-            events.append((seq, Event(key, time, False, key in self._late)))
+            events.append((seq, Event(key, time, False, key in self._late, seq)))
         return [event for _, event in sorted(events, key=_seq)]
 
     def tasks_of(self, scope: str) -> dict[str, First]:
@@ -320,7 +328,7 @@ class TurnHistory:
                 firsts.setdefault(key, (call.intent.name, call.intent.input_digest))
         for key, first in firsts.items():
             parent, _, name = scope_of(key).rpartition("/")
-            if _TASK.fullmatch(name):
+            if is_task(name):
                 self._tasks.setdefault(parent, {}).setdefault(name, first)
 
     def difference_of(self, key: str) -> Input | None:
@@ -361,12 +369,16 @@ class TurnHistory:
             return None
         return next((k for k in self.calls if k not in self._claimed and not self._may_go_unasked(k)), None)
 
-    def expected(self) -> str | None:
-        """`unclaimed`, but for what may come only after something new has: see `CallHistory.is_late`."""
+    def is_claimed(self, key: str) -> bool:
+        """Whether the code has asked for that recorded call."""
+        return key in self._claimed
+
+    def expected(self, before: float) -> str | None:
+        """`unclaimed` of what began before that seq, but for what may come only after something new has (`is_late`)."""
         if len(self._claimed) == len(self.calls):
             return None
         left = (key for key, call in self.calls.items() if key not in self._claimed and not call.is_late)
-        return next((key for key in left if not self._may_go_unasked(key)), None)
+        return next((k for k in left if began(self.calls[k]) < before and not self._may_go_unasked(k)), None)
 
     def _may_go_unasked(self, key: str) -> bool:
         """Whether the call lost a race: on replay the winner may be there before it is asked for at all."""

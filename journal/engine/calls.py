@@ -8,6 +8,7 @@ Long since one call is read best in one place, from its intent to its outcome.
 """
 
 import asyncio
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
 from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
+from journal.replay.interventions import began
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
 from journal.tools.facts import with_facts
 from journal.tools.interruption import is_interruption
@@ -154,7 +156,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             known = history.calls[call.key]
             _check_drift(attempt, call, known)
             if is_cancelled(known):
-                await attempt.order.cancelled(call.key, max(0.0, known.outcome_time - known.intent_time))
+                await attempt.order.cancelled(call.key, known.outcome_time)
             if outcome.error is None and type(outcome.value) is bytes and _is_json(outcome.value):
                 settled = Settled(call, outcome, outcome.value, True)  # as `_served` says, at once
             else:
@@ -180,11 +182,13 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
+            if not attempt.is_offline:
+                await attempt.order.passed(call, began(history.calls[call.key]))
             if (probed := await _probe(attempt, call)) is not None:
                 return probed
         case Run(number, _):
-            if number == 1 and not attempt.is_offline:
-                await attempt.order.passed(call)
+            if not attempt.is_offline:
+                await attempt.order.passed(call, math.inf if number == 1 else began(history.calls[call.key]))
     return await _carry_out(attempt, call, number)
 
 

@@ -159,7 +159,12 @@ class Journal:
         `workspace`: what files its tools may have.
         """
 
-        def register(handler: Handler[Any, Any]) -> Agent[Any, Any]:
+        def register(handler: Handler[Any, Any] | Agent[Any, Any]) -> Agent[Any, Any]:
+            if isinstance(handler, Agent):
+                raise InvalidOptions(
+                    f"{handler.name!r} is an agent of a journal already: register its handler, "
+                    f"journal.agent({handler.name}.handler)"
+                )
             chosen = check_id(name or handler.__name__, "agent name")
             if chosen in self.agents:
                 raise InvalidOptions(f"agent {chosen!r} is registered twice: give one of them another name=")

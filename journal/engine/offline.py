@@ -6,14 +6,15 @@ nothing more happens the handler is stopped. Code between calls does run. Next: 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from journal.core import values
+from journal.core.codec import open_record
 from journal.core.errors import ControlFlow, CorruptRecord, Diverged, LogUnreadable, TurnNotFound
 from journal.core.failures import describe
-from journal.core.records import CallIntent, ErrorInfo, TurnFinished
+from journal.core.records import Accepted, CallIntent, ErrorInfo, TurnFinished, TurnRetried
 from journal.engine.attempt import Attempt, _call_of, _control_flow, _place
 from journal.engine.readonly import LogEnds, NoDeltas, NoDeps, ReadOnlyHolding, Refused, offline
 from journal.replay.fields import Difference, differences
@@ -64,11 +65,22 @@ async def replay(
     numbers = {
         call.key: call.number for call in state.calls if call.turn == turn and call.superseded_by is None
     }
+    for accepted in _accepted(log, turn):
+        numbers.setdefault(accepted.key or "", numbers.get(accepted.recorded, 0))
     runtime = Runtime(agent.journal, agent.journal.clock)  # never opened
     attempt = OfflineAttempt(runtime, log, log.history(turn), agent, numbers)
     attempt.watch, attempt.stall_seconds = watch, stall_seconds
     attempt.deps = NoDeps() if deps is None else deps
     return await attempt.replay()
+
+
+def _accepted(log: RecordedRun, turn: str) -> Iterator[Accepted]:
+    """Which recorded calls stand for what is asked for under another key."""
+    for record in log.records:
+        if record.type == TurnRetried.TYPE and record.turn == turn:
+            body = open_record(record)
+            if isinstance(body, TurnRetried) and body.accepted is not None:
+                yield body.accepted
 
 
 class OfflineAttempt(Attempt):

@@ -8,6 +8,7 @@ its place in the log. Next: `calls.py` asks here before it hands an outcome out,
 """
 
 import asyncio
+import math
 from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import anyio
 
 from journal.core.errors import Diverged
 from journal.engine.scope import runs_in
-from journal.replay.history import Event
+from journal.replay.history import Event, is_task
 from journal.replay.matcher import Asked, asked_call, recorded_call
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 REPLAY_STALL_SECONDS = 10.0
 """How long a replay waits for the code to do what it did, beyond the time it took then; after that the two diverge."""
+MOST_PATIENCE_SECONDS = 120.0
+"""How long a replay waits at most for pauses of the code itself: what took longer then is told as a divergence."""
 _BLIND_PASSES = 16
 """Passes after which an attempt counts as idle in an event loop that does not show what is ready (uvloop)."""
 _IDLE_PASSES = 2
@@ -45,14 +48,15 @@ class Order:
         """Those that the code has cancelled again, and whose turn it is not yet."""
         self._live: list[tuple[int, asyncio.Future[None]]] = []
         """By landing (`Holding.commit`)."""
-        self._new: list[tuple[Asked, asyncio.Future[None]]] = []
-        """Calls that are in no record, and wait for all that is."""
+        self._acting: list[tuple[Asked, asyncio.Future[None], float]] = []
+        """Calls that are to act, and wait for all that is recorded before that seq."""
         self._is_past = False
         """Whether every recorded call was asked for, and every outcome released."""
         self._unasked: asyncio.TimerHandle | None = None
         self._ready: deque[Any] | None = getattr(self._loop, "_ready", None)
         self._passes = self._restless = 0
         self._is_ticking = False
+        self._begun = self._loop.time()
         self._stall: asyncio.TimerHandle | None = None
         self._released_at = self._due[0].time if self._due else 0.0
         """When what was released last was recorded."""
@@ -103,10 +107,10 @@ class Order:
         if cancellation is not None:
             raise cancellation
 
-    async def cancelled(self, key: str, seconds: float) -> None:
-        """Wait for the code to cancel the call as it did before, which took so long then. Raises `Diverged`."""
+    async def cancelled(self, key: str, time: float) -> None:
+        """Wait for the code to cancel the call as it did before, until that was recorded. Raises `Diverged`."""
         self._asked[key] = future = self._loop.create_future()
-        timer = self._loop.call_later(seconds + REPLAY_STALL_SECONDS, self._not_cancelled, key)
+        timer = self._loop.call_later(self._patience(time), self._not_cancelled, key)
         self._stir()
         try:
             await future
@@ -152,29 +156,32 @@ class Order:
         if self._due:
             await self.live(0)
 
-    async def passed(self, asked: Asked) -> None:
-        """Return once all that is recorded was released and asked for: a call that is in no record acts behind it.
+    async def passed(self, asked: Asked, before: float = math.inf) -> None:
+        """Return once all that is recorded before that seq was released and asked for: what acts does so behind it.
 
-        Raises `Diverged` if the code does not ask for what is recorded.
+        A call that is in no record waits for everything; one in doubt for what lies before its intent, since its act
+        may have set going what lies behind. Raises `Diverged` if the code does not ask for what is recorded.
         """
-        if self._is_past or self._has_passed():
+        if self._is_past or self._has_passed(before):
             return
-        place = asked, self._loop.create_future()
-        self._new.append(place)
+        place = asked, self._loop.create_future(), before
+        self._acting.append(place)
         self._stir()
         try:
             await place[1]
         finally:
-            self._new.remove(place)
+            self._acting.remove(place)
 
     def claimed(self) -> None:
         """The code has asked for a recorded call."""
-        if self._new:
+        if self._acting:
             self._stir()
 
-    def _has_passed(self) -> bool:
-        self._is_past = not self._due and self._attempt.history.expected() is None
-        return self._is_past
+    def _has_passed(self, before: float) -> bool:
+        is_released = not self._due or self._due[0].seq > before
+        has_passed = is_released and self._attempt.history.expected(before) is None
+        self._is_past = has_passed and before == math.inf
+        return has_passed
 
     def drop(self, key: str) -> None:
         """Nobody waits for that event any more: the next one may come."""
@@ -205,7 +212,7 @@ class Order:
             self._loop.call_soon(self._tick)
 
     def _is_awaited(self) -> bool:
-        return bool((self._asked and self._due) or self._live or self._new)
+        return bool((self._asked and self._due) or self._live or self._acting)
 
     def _has_ready(self) -> bool:
         """Whether anything of this attempt is about to run, as far as the loop shows."""
@@ -215,6 +222,11 @@ class Order:
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""
+        for _, acting, before in self._acting:
+            if not acting.done() and self._has_passed(before):
+                acting.set_result(None)
+                self._stir()
+                return
         if not self._due:
             self._rest_behind()
             return
@@ -234,17 +246,16 @@ class Order:
             self.drop(event.key)
             return
         if self._stall is None:
-            gap = max(0.0, event.time - self._released_at)
-            self._stall = self._loop.call_later(gap + REPLAY_STALL_SECONDS, self._stalled, event)
+            self._stall = self._loop.call_later(self._patience(event.time), self._stalled, event)
 
     def _rest_behind(self) -> None:
-        """All outcomes were released: what is live comes, and then what is new, once everything was asked for."""
-        if not self._live and not self._has_passed():
+        """All outcomes were released: what is live comes."""
+        if not self._live:
             self._watch_unasked()
             return
-        waiting = self._live[0][1] if self._live else self._new[0][1]
-        if not waiting.done():
-            waiting.set_result(None)
+        live = self._live[0][1]
+        if not live.done():
+            live.set_result(None)
         self._stir()
 
     def _watch_unasked(self) -> None:
@@ -252,13 +263,27 @@ class Order:
         if self._unasked is not None:
             self._unasked.cancel()
         history = self._attempt.history
-        call = history.calls[history.expected() or ""]
-        gap = max(0.0, call.intent_time - (self._released_at or history.started_at))
-        self._unasked = self._loop.call_later(gap + REPLAY_STALL_SECONDS, self._not_asked, call.key)
+        key = next(
+            (key for *_, before in self._acting if (key := history.expected(before)) is not None), None
+        )
+        if key is not None:
+            patience = self._patience(history.calls[key].intent_time)
+            self._unasked = self._loop.call_later(patience, self._not_asked, key)
 
     def _not_asked(self, key: str) -> None:
-        if self._new and self._attempt.history.expected() == key:
-            self._refuse(key, [future for _, future in self._new])
+        history = self._attempt.history
+        waiting = [future for _, future, before in self._acting if history.expected(before) == key]
+        if waiting:
+            self._refuse(key, waiting)
+
+    def _patience(self, time: float) -> float:
+        """Seconds until the code must have come to what it came to at that time of the store's clock.
+
+        Its own pauses began with the replay, and take as long as they did.
+        """
+        then = min(time - self._attempt.history.started_at, MOST_PATIENCE_SECONDS)
+        left = then - (self._loop.time() - self._begun)
+        return max(0.0, left, time - (self._released_at or time)) + REPLAY_STALL_SECONDS
 
     def _advance(self) -> None:
         event = self._due.popleft()
@@ -281,8 +306,9 @@ class Order:
         if not self._due or self._due[0] is not event:
             self._stir()
             return
-        waiting = [*self._asked.values(), *(future for _, future in [*self._live, *self._new])]
-        if event.key not in self._asked:
+        waiting = [*self._asked.values(), *(future for _, future in self._live)]
+        waiting += [future for _, future, _ in self._acting]
+        if event.key not in self._asked and not self._attempt.history.is_claimed(event.key):
             self._refuse(event.key, waiting)
         elif not event.is_cancelled:
             self._stir()
@@ -302,8 +328,14 @@ class Order:
     def _in_place_of(self, key: str) -> dict[str, Any] | None:
         """A new call that was most likely meant to be that one: the same function, in a task from the same place."""
         parent, name = _outside_of_task(key)
-        new = (asked for asked, _ in self._new if _outside_of_task(asked.key) == (parent, name))
-        return next(({**asked_call(asked), "key": key} for asked in new), None)
+        new = next(
+            (asked for asked, *_ in self._acting if _outside_of_task(asked.key) == (parent, name)), None
+        )
+        call = self._attempt.history.calls.get(key)
+        if new is None or call is None or call.intent is None:
+            return None
+        is_moved = call.intent.input_digest == new.input_digest  # into a task, or out of one
+        return asked_call(new) if is_moved else {**asked_call(new), "key": key}
 
 
 async def _outlasting(future: "asyncio.Future[None]", cancellation: asyncio.CancelledError | None) -> None:
@@ -316,9 +348,10 @@ async def _outlasting(future: "asyncio.Future[None]", cancellation: asyncio.Canc
 
 
 def _outside_of_task(key: str) -> tuple[str, str]:
-    """The scope that the task of the call was started in, and what the call is named there."""
+    """The scope that the task of the call was started in, if it is of one, and what the call is named there."""
     scope, _, name = key.rpartition("/")
-    return scope.rpartition("/")[0], name
+    parent, _, last = scope.rpartition("/")
+    return parent if is_task(last) else scope, name
 
 
 def _landing(place: "tuple[int, asyncio.Future[None]]") -> int:

@@ -66,6 +66,12 @@ def stumble() -> None:
 '''
 
 
+@pytest.fixture(autouse=True)
+def _no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application that is changed within a second, to one as long, must not be taken for what it was."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory with `app.py` in it, to be in; what the command line changes in this process is undone."""

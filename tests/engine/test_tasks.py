@@ -292,3 +292,69 @@ async def test_what_a_retry_makes_anew_waits_for_nothing_that_comes_after_it(
             await work.run(None, run_id="r")
         assert await (await journal.retry("r")).settle(20, serve=True) == "unknown"
     assert tries == ["order", "order"]
+
+
+async def test_what_is_in_doubt_does_not_act_before_all_that_is_recorded_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Code that leaves a recorded call out is told before the one in doubt is tried again."""
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.2)
+    url = "memory:in-doubt-behind"
+    inside = asyncio.Event()
+    acts: list[str] = []
+
+    async def act(name: str) -> str:
+        acts.append(name)
+        if name == "last" and acts.count("last") == 1:
+            inside.set()
+            await asyncio.Event().wait()
+        return name
+
+    async def last(name: str) -> str:
+        return await act(name)
+
+    def build(names: list[str]) -> tuple[Journal, Any]:
+        journal = Journal(url)
+
+        @journal.agent
+        async def work(turn: Turn, _: None) -> str:
+            for name in names:
+                await turn.step(act, name)
+            return await turn.model(last, "last")
+
+        return journal, work
+
+    journal, work = build(["one", "two"])
+    running = asyncio.create_task(work.run(None, run_id="r"))
+    await inside.wait()
+    await journal.aclose()
+    await asyncio.wait({running})
+    journal, work = build(["one"])
+    async with journal:
+        with pytest.raises(TurnBlocked, match=r"'act#2'.*no longer asks for it"):
+            await work.run(None, run_id="r")
+    assert acts == ["one", "two", "last"]
+    journal, work = build(["one", "two"])
+    async with journal:
+        assert await (await journal.retry("r")).settle(20, serve=True) == "last"
+
+
+async def test_a_call_that_was_moved_into_a_task_is_told_by_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.2)
+
+    async def look(name: str) -> str:
+        return name
+
+    async def handler(turn: Turn) -> Any:
+        if turn.attempt == 1:
+            await turn.step(look, "a")
+        else:
+            await asyncio.gather(turn.step(look, "a"))
+        raise Again
+
+    with pytest.raises(
+        TurnBlocked, match=r"the code asks for step 't1/look#1' .*the log holds step 'look#1'"
+    ):
+        await again("memory:", handler)

@@ -203,7 +203,8 @@ async def test_processes_that_archive_one_run(stores: Stores, kind: str) -> None
             await begin(source, run)
             await (await hold(source, run)).finish()
             before, records = await source.image(run), await source.read(run)
-            assert sorted(await _race(racers, run)) == ["moved", "present"]
+            told = await _race(racers, run)
+            assert ("moved" in told, set(told) <= {"moved", "present"}) == (True, True), told
             assert await target.image(run) == before
             assert await target.read(run) == records
             with pytest.raises(RunGone):
