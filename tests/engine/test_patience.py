@@ -1,0 +1,84 @@
+"""A replay waits for what the code itself takes its time for, and takes it for no divergence: SEMANTICS 3."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from journal import Turn
+from journal.core.records import BlobRef, Value
+from journal.engine.attempt import Attempt
+from tests.engine.test_order import twice
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}" if request.param == "memory" else f"sqlite:{tmp_path / 'j.db'}"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("journal.engine.order.REPLAY_STALL_SECONDS", 0.2)
+
+
+async def takes(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+async def test_a_pause_beside_calls_begins_anew_with_the_replay(url: str) -> None:
+    """What it came to lay a moment behind the call before it in the log, and is far away on replay."""
+
+    async def handler(turn: Turn) -> list[float]:
+        async def beat() -> float:
+            await asyncio.sleep(0.8)
+            return await turn.step(takes, 0.0)
+
+        beating = asyncio.create_task(beat())
+        said = [await turn.step(takes, seconds) for seconds in (0.35, 0.36, 0.37)]
+        return [*said, await beating]
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed == [0.35, 0.36, 0.37, 0.0]
+
+
+async def test_a_timeout_around_several_calls_takes_as_long_as_it_did(url: str) -> None:
+    async def handler(turn: Turn) -> list[str]:
+        said = []
+        try:
+            async with asyncio.timeout(0.8):
+                said.append(f"{await turn.step(takes, 0.6)}")
+                said.append(f"{await turn.step(takes, 60.0)}")
+        except TimeoutError:
+            said.append("timeout")
+        return said
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed == ["0.6", "timeout"]
+
+
+async def test_a_store_that_is_slow_while_a_value_is_read(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call was asked for; that its value takes its time is no fault of the code."""
+    load = Attempt.load
+
+    async def slow(attempt: Attempt, value: Value | None) -> bytes | None:
+        if isinstance(value, BlobRef):
+            await asyncio.sleep(0.8)
+        return await load(attempt, value)
+
+    monkeypatch.setattr(Attempt, "load", slow)
+
+    async def large() -> str:
+        return "x" * 100_000
+
+    async def handler(turn: Turn) -> list[float]:
+        async def behind() -> float:
+            return await turn.step(takes, 0.1)
+
+        sizes = await asyncio.gather(turn.step(large), behind())
+        return [len(sizes[0]), sizes[1]]
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed == [100_000, 0.1]
