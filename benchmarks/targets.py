@@ -3,11 +3,10 @@
 One step costs one durable commit, so 1.0 x raw is the bound for one run after another; fifty runs share their commits,
 so they must beat one-row commits. Memory and import time are promises to whoever embeds us.
 
-On SQLite 0.55 is missed (0.45 to 0.52): the statement of a step takes a third longer than the raw one (two rows, an
-index, the claim), and 120 µs and more are computed besides, a fifth of it looking whether the file is still there.
-The disk is not the bound: case `paced` is the raw store with a caller that computes as long. 2.5 holds where a raw
-commit takes 220 µs and more, and is missed on a quicker disk (2.3 at 205 µs): there one event loop is the bound, with
-55 to 65 µs a step.
+On SQLite 0.55 holds where a raw commit takes 200 µs and more (0.55 to 0.62): the statement of a step takes a third longer
+than the raw one (two rows, an index, the claim), and about 90 µs are computed besides. 2.5 is missed on a quick disk (2.36
+to 2.47): one event loop is the bound there, with 55 to 65 µs a step. Case `paced` is the raw store with a caller that
+computes as long.
 
 `recovery` compares what a recorded step takes when the process was lost: DBOS reads its store for each, we read the
 turn once. `fold` is against one typed decoder after the other over the same bodies, which it keeps: 0.32 to 0.35 where
