@@ -3,10 +3,10 @@
 One step costs one durable commit, so 1.0 x raw is the bound for one run after another; fifty runs share their commits,
 so they must beat one-row commits. Memory and import time are promises to whoever embeds us.
 
-On SQLite 0.55 holds where a raw commit takes 200 µs and more (0.55 to 0.62): the statement of a step takes a third longer
-than the raw one (two rows, an index, the claim), and about 90 µs are computed besides. 2.5 is missed on a quick disk (2.36
-to 2.47): one event loop is the bound there, with 55 to 65 µs a step. Case `paced` is the raw store with a caller that
-computes as long.
+On SQLite 0.55 holds where a raw commit takes 200 µs and more (0.55 to 0.62): the statement of a step takes a third
+longer than the raw one (two rows, an index, the claim), and about 90 µs are computed besides. 2.5 is missed on a quick
+disk (2.36 to 2.47): one event loop is the bound there, with 55 to 65 µs a step. Case `paced` is the raw store with a
+caller that computes as long.
 
 `recovery` compares what a recorded step takes when the process was lost: DBOS reads its store for each, we read the
 turn once. `fold` is against one typed decoder after the other over the same bodies, which it keeps: 0.32 to 0.35 where
