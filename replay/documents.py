@@ -50,8 +50,6 @@ class Documents:
     def __init__(self) -> None:
         self.versions: dict[str, list[DocumentVersion]] = {}
         """Every value that counted, oldest first, by kind."""
-        self.rejected = 0
-        """How many edits were refused."""
 
     def add(self, record: Record) -> None:
         """Take in the next record."""
@@ -73,7 +71,6 @@ class Documents:
         """Let `edits` of record `seq` count."""
         for edit in edits:
             if edit.rejected is not None or edit.value is None:
-                self.rejected += 1
                 continue
             insert(self.versions.setdefault(edit.doc, []), DocumentVersion(seq, edit.version, edit.value))
 

@@ -133,8 +133,6 @@ class Workspace:
     """Feed it all records of a run in order; `tree` is what they come to."""
 
     def __init__(self) -> None:
-        self.rejected = 0
-        """How many changes were refused."""
         self._tree = Tree()
         self._readers = 0
         """Who needs the tree to stay as it is."""
@@ -174,7 +172,6 @@ class Workspace:
         """Let `changes` of record `seq` count."""
         for change in changes:
             if change.rejected is not None:
-                self.rejected += 1
                 continue
             versions = self._versions.setdefault(change.path, [])
             insert(versions, _FileVersion(seq, file_of(change, seq)))

@@ -3,7 +3,7 @@
 Stored bytes are for ever. A body is a msgpack map; absent fields have their defaults, unknown fields are ignored,
 a newer `v` of a known type fails closed. To change a record: raise its `VERSION`, keep reading the old one, add a
 golden file. The envelope stays outside the body, so that a world can index it and fill in what only it knows.
-Next: `codec.py` (bytes), `ports.py` (how records get in).
+Next: `codec.py` (bytes), `ports.py` (how records get in). Long since every record stands here, in one list.
 """
 
 from typing import Any, ClassVar, Literal

@@ -2,7 +2,8 @@
 
 It ends in one of these ways: finished (succeeded, failed, cancelled) · blocked · released · lost. The handler runs
 in a task of its own; it is cancelled when someone cancelled the turn, when the claim is lost, or when this
-process stops, and only the first of these is an end.
+process stops, and only the first of these is an end. Long since whether it stops, and which end that is, is read best
+in one place.
 """
 
 import asyncio

@@ -6,7 +6,8 @@ lost is asked for again with the same batch, until the door answers or the bound
 that the claim is gone is fatal to it, at once and for everyone who waits.
 
 What rests on all that is in the log (an edit of a document) is made at the last moment, for a batch that lands at just
-that head; if somebody else appended meanwhile, it is made again.
+that head; if somebody else appended meanwhile, it is made again. Long since a batch, its answers and those who wait
+for it are one state, read best in one place.
 """
 
 import asyncio

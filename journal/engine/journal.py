@@ -1,9 +1,8 @@
 """`Journal`: a store, the agents that work on it, and everything one can ask of its runs.
 
 Passive until the first await: it opens the store once per event loop and process, and closes with the loop, or with
-``async with journal:`` where the caller wants to see it close. Long because it is one object's whole public
-surface; what it decides lives elsewhere (`retrial.py`, `runtime.py`).
-Long since it is the one object that users hold: most of it is signatures and their docstrings.
+``async with journal:`` where the caller wants to see it close. Long since it is the one object that users hold: most of
+it is signatures and their docstrings. What it decides lives elsewhere (`retrial.py`, `runtime.py`).
 """
 
 import asyncio
