@@ -5,7 +5,7 @@ records of other turns, which it skips. Next: `matcher.py` decides on it, `state
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 
 import msgspec
@@ -158,6 +158,7 @@ class TurnHistory:
         self.last_seq = 0
         self.last_batch: bytes | None = None
         self._unclaimed: Counter[str] | None = None
+        self._beginnings: deque[CallHistory] | None = None
         self._claimed: set[str] = set()
         self._set_aside: list[CallHistory] = []
         """By retries, in the order of the log."""
@@ -368,6 +369,20 @@ class TurnHistory:
         if len(self._claimed) == len(self.calls):
             return None
         return next((k for k in self.calls if k not in self._claimed and not self._may_go_unasked(k)), None)
+
+    def first_unasked(self) -> CallHistory | None:
+        """Of the calls that need be asked for before what lies behind them is handed out, the one that began first."""
+        if self._beginnings is None:
+            left = (call for call in self.calls.values() if call.intent is not None and not call.is_optional)
+            self._beginnings = deque(sorted((call for call in left if not call.is_late), key=began))
+        while self._beginnings and self._beginnings[0].key in self._claimed:
+            self._beginnings.popleft()
+        return self._beginnings[0] if self._beginnings else None
+
+    def give_up(self, key: str) -> None:
+        """The code will not ask for that call, which was cancelled then: nothing waits for it any more."""
+        assert self._beginnings is not None
+        self._beginnings = deque(call for call in self._beginnings if call.key != key)
 
     def is_claimed(self, key: str) -> bool:
         """Whether the code has asked for that recorded call."""

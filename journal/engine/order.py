@@ -1,10 +1,11 @@
 """The order of replay: recorded outcomes reach the handler as they lie in the log, each once all else is at rest.
 
 Races, `as_completed` and timeouts take another branch if outcomes come all at once. So a recorded outcome is released
-when it is the next one in the log and the attempt is idle: nothing of it is ready to run in two passes of the loop on
-end. What is live is handed out by the same rule, behind all that is recorded, so that the first run and every replay
-see the same order. That goes for the end of a call whichever it is: one that is cancelled meanwhile ends by that, at
-its place in the log. Next: `calls.py` asks here before it hands an outcome out, `outside.py` for what is observed.
+when it is the next one in the log, every call that had begun by then was asked for again, and the attempt is idle:
+nothing of it is ready to run in two passes of the loop on end. What is live is handed out by the same rule, behind all
+that is recorded, so that the first run and every replay see the same order. That goes for the end of a call whichever
+it is: one that is cancelled meanwhile ends by that, at its place in the log. Next: `calls.py` asks here before it hands
+an outcome out, `outside.py` for what is observed.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ import anyio
 
 from journal.core.errors import Diverged
 from journal.engine.scope import runs_in
-from journal.replay.history import Event, is_task
+from journal.replay.history import CallHistory, Event, is_cancelled, is_task
+from journal.replay.interventions import began
 from journal.replay.matcher import Asked, asked_call, recorded_call
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Order:
         self._keys = {event.key for event in self._due}
         """Of what is due; what was dropped is skipped when its turn comes."""
         self._asked: dict[str, asyncio.Future[None]] = {}
+        self._holding: tuple[str, asyncio.TimerHandle] | None = None
+        """The call that is waited for before the next event may come."""
         self._cancelled: set[str] = set()
         """Those that the code has cancelled again, and whose turn it is not yet."""
         self._live: list[tuple[int, asyncio.Future[None]]] = []
@@ -78,6 +82,8 @@ class Order:
             return True
         event = self._due[0]
         if event.key != key or self._asked or event.is_cancelled or (self._ready and self._has_ready()):
+            return False
+        if self._holder(event) is not None:
             return False
         self._advance()
         if self._live:
@@ -174,7 +180,8 @@ class Order:
 
     def claimed(self) -> None:
         """The code has asked for a recorded call."""
-        if self._acting:
+        if self._acting or self._holding is not None:
+            self._let_go()
             self._stir()
 
     def _has_passed(self, before: float) -> bool:
@@ -232,9 +239,12 @@ class Order:
             return
         event = self._due[0]
         future = self._asked.get(event.key)
+        held_by = self._holder(event)
+        if held_by is not None and (held_by.key != event.key or event.is_cancelled):
+            self._hold(held_by)
+            return
         if event.is_cancelled and future is None:
-            # It lost a race, whose winner was there before it was asked for.
-            self.drop(event.key)
+            self.drop(event.key)  # the code has been given up on
             return
         if future is not None and (not event.is_cancelled or event.key in self._cancelled):
             self._advance()
@@ -247,6 +257,40 @@ class Order:
             return
         if self._stall is None:
             self._stall = self._loop.call_later(self._patience(event.time), self._stalled, event)
+
+    def _holder(self, event: Event) -> CallHistory | None:
+        """A call that had begun before the event, and that the code has not asked for again yet."""
+        call = self._attempt.history.first_unasked()
+        return call if call is not None and began(call) < event.seq else None
+
+    def _hold(self, call: CallHistory) -> None:
+        """Give the code time to ask for `call`. One that was cancelled may not come: then go on without it."""
+        if self._holding is not None and self._holding[0] == call.key:
+            return
+        self._let_go()
+        timer = self._loop.call_later(self._patience(call.intent_time), self._not_come, call)
+        self._holding = call.key, timer
+
+    def _let_go(self) -> None:
+        if self._holding is not None:
+            self._holding[1].cancel()
+            self._holding = None
+
+    def _not_come(self, call: CallHistory) -> None:
+        self._holding = None
+        history = self._attempt.history
+        if history.is_claimed(call.key) or not self._is_awaited():
+            self._stir()
+        elif is_cancelled(call):
+            history.give_up(call.key)
+            self.drop(call.key)
+        else:
+            self._refuse(call.key, self._waiting())
+
+    def _waiting(self) -> "list[asyncio.Future[None]]":
+        """Everybody who waits for what is recorded."""
+        waiting = [*self._asked.values(), *(future for _, future in self._live)]
+        return waiting + [future for _, future, _ in self._acting]
 
     def _rest_behind(self) -> None:
         """All outcomes were released: what is live comes."""
@@ -306,10 +350,8 @@ class Order:
         if not self._due or self._due[0] is not event:
             self._stir()
             return
-        waiting = [*self._asked.values(), *(future for _, future in self._live)]
-        waiting += [future for _, future, _ in self._acting]
         if event.key not in self._asked and not self._attempt.history.is_claimed(event.key):
-            self._refuse(event.key, waiting)
+            self._refuse(event.key, self._waiting())
         elif not event.is_cancelled:
             self._stir()
 

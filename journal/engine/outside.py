@@ -210,7 +210,9 @@ class _Watch:
                 await order.drained()
                 await asyncio.sleep(self.seconds)
                 self.is_certain = True
-                await self.attempt.holding.commit(_observation(self.attempt, self.key, b"true"))
+                landing = await self.attempt.holding.commit(_observation(self.attempt, self.key, b"true"))
+                if not order.is_clear():
+                    await order.live(landing)
         except ControlFlow as error:
             self.failure = error
             self.attempt.end_with(error)

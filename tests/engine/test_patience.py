@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from journal import Turn
+from journal import Turn, tool
 from journal.core.records import BlobRef, Value
 from journal.engine.attempt import Attempt
 from tests.engine.test_order import twice
@@ -82,3 +82,91 @@ async def test_a_store_that_is_slow_while_a_value_is_read(url: str, monkeypatch:
 
     live, replayed = await twice(url, handler)
     assert live == replayed == [100_000, 0.1]
+
+
+async def test_a_turn_timeout_does_not_run_out_before_the_call_that_it_cancelled_was_asked_for(
+    url: str,
+) -> None:
+    """The handler pauses between its calls, and what ran out then is known at once on replay."""
+    polls = 0
+
+    async def poll(job: str) -> str:
+        nonlocal polls
+        polls += 1
+        await asyncio.sleep(30 if polls == 2 else 0.01)
+        return job
+
+    async def handler(turn: Turn) -> list[str]:
+        said = []
+        try:
+            async with turn.timeout(0.3):
+                while True:
+                    said.append(await turn.step(poll, "job"))
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            said.append("timeout")
+        return [*said, await turn.step(poll, "job")]
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed == ["job", "timeout", "job"]
+    assert polls == 3
+
+
+async def test_a_call_that_was_cancelled_after_a_pause_keeps_its_place(url: str) -> None:
+    async def work(name: str, seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        seen = []
+
+        async def one() -> None:
+            try:
+                async with asyncio.timeout(0.3):
+                    await asyncio.sleep(0.05)
+                    await turn.step(work, "slow", 30.0)
+            except TimeoutError:
+                seen.append("timeout")
+
+        async def two() -> None:
+            seen.append(await turn.step(work, "two", 0.6))
+
+        await asyncio.gather(one(), two())
+        return seen
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed == ["timeout", "two"]
+
+
+async def test_what_ends_within_the_moment_of_a_timeout_is_seen_the_same_way(url: str) -> None:
+    async def handler(turn: Turn) -> list[str]:
+        seen = []
+        for number in range(40):
+            try:
+                async with turn.timeout(0.01):
+                    await turn.step(takes, 0.008 + 0.0001 * number)
+                seen.append("in time")
+            except TimeoutError:
+                seen.append("timeout")
+        return seen
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed
+
+
+async def test_who_lost_a_race_after_a_pause_is_asked_for_again(url: str) -> None:
+    @tool(replay="never")
+    async def pay(name: str) -> str:
+        await asyncio.sleep(30)
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        async def late() -> str:
+            await asyncio.sleep(0.05)
+            return (await turn.tool(pay, "x")).status
+
+        place, _ = await turn.race(turn.step(takes, 0.3), late())
+        return [str(place), f"{await turn.step(takes, 0.0)}"]
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed == ["0", "0.0"]
