@@ -170,8 +170,13 @@ class Mover:
             except (RunNotBuilding, RunDiffers, InvalidValue):
                 # Perhaps of what another made of it meanwhile, who copies or moves it too.
                 tries -= 1
-                if not tries or (await self.source.image(run), await self._look(run)) == (image, there):
+                if not tries:
                     raise
+                if (await self.source.image(run), await self._look(run)) == (image, there):
+                    if there is None or not there.building:
+                        raise
+                    # How far another is with the same copy cannot be seen.
+                    await anyio.sleep(POLL_SECONDS)
             else:
                 if found is not None:
                     return found

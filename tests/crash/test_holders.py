@@ -123,7 +123,9 @@ async def test_a_turn_that_kills_its_worker_becomes_a_dead_letter(stage: Stage, 
     assert [b.reason for b in blocked] == ["crash_loop"]
     for n in range(4):
         assert (await stage.finished(f"r{n}")).status == "succeeded"
-        assert stage.effects()[f"refund o{n}"] == 1
+        # One that was killed between the intent and the effect is settled as unknown, and not begun again.
+        is_known = (await stage.outcomes(f"r{n}"))["refund#1"] == "ok"
+        assert stage.effects()[f"refund o{n}"] in ({1} if is_known else {0, 1})
 
 
 @everywhere

@@ -12,6 +12,7 @@ from typing import Any, Self
 import pytest
 from msgspec.structs import replace
 
+from journal.core.codec import Blob
 from journal.core.errors import RunGone
 from journal.core.ports import Gone, World
 from journal.engine import bringing, moving
@@ -143,6 +144,28 @@ async def test_archivers_whatever_the_order_of_their_steps(
             assert await target.read("r") == records
             with pytest.raises(RunGone):
                 await source.read("r")
+
+
+async def test_another_who_is_in_the_middle_of_the_same_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as long as its source, and still the other promises more than there is when this one settles it."""
+    monkeypatch.setattr(moving, "POLL_SECONDS", 0.001)
+    async with open_world("memory:") as source, open_world("memory:") as target:
+        await worked_on(source)
+        image = await source.image("r")
+        promised = replace(image, head=bringing.NEVER)
+        for blob in image.blobs:
+            await target.build(promised, (), [Blob(blob, await source.get_blob("r", blob))])
+        await target.build(promised, await source.read("r"), ())
+        plain, others = target.settle, [promised, promised]
+
+        async def settle(run: str, **how: bool) -> None:
+            if others:
+                await target.build(others.pop(), (), ())
+            await plain(run, **how)
+
+        monkeypatch.setattr(target, "settle", settle)
+        assert (await mover(source, target).carry("r")).result == "copied"
+        assert others == []
 
 
 # Processes ----------------------------------------------------------------------------------------------
