@@ -79,9 +79,7 @@ class TurnFiles:
         matching(pattern, ())
         return matching(pattern, self._workspace.at(await self._look("glob", pattern)).paths())
 
-    async def _look(
-        self, verb: str, what: str, fetch: Callable[[int], Awaitable[None]] | None = None
-    ) -> int:
+    async def _look(self, verb: str, what: str, fetch: Callable[[int], Awaitable[None]] | None = None) -> int:
         """The seq at which the handler stands, once it is its turn. `fetch`: whatever that takes, done before."""
         attempt = self._attempt
         key = outside.scope_of(attempt, f"turn.files.{verb}").next_key(READ_MARK)
