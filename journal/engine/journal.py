@@ -90,7 +90,8 @@ class Journal:
     `url`: the store, default ``$JOURNAL_WORLD``, else a SQLite file in the project; or a function that opens a
     world. `namespace`: runs of other namespaces are invisible. `resources`: an async context manager function,
     entered once a process; what it gives is `turn.deps`. `tools`: replay policies by tool name or glob.
-    `version`: of your code, noted in the log. `requires`: capabilities without which opening fails.
+    `version`: of your code, noted in the log. `requires`: capabilities of the store and of the
+    agents' workspaces without which opening fails.
     """
 
     def __init__(
