@@ -117,6 +117,7 @@ def _prepare(root: Path, *, has_commands: bool) -> None:
     try:
         try:
             root.mkdir(mode=0o700, parents=True)
+            (root / ".gitignore").touch(0o600)
             (root / ".gitignore").write_text("*\n")
         except FileExistsError:
             _tighten(root)
