@@ -6,7 +6,6 @@ changes count), `engine/files.py` (how changes get in).
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -69,7 +68,7 @@ class Tree:
         self.below = below
         self.files: dict[str, File | None] = {}
         """None hides what lies below."""
-        self.directories: Counter[str] = Counter()
+        self.directories: dict[str, int] = {}
         """How many more files than below each has, in directories of it too."""
         self.size: int = 0 if below is None else below.size
         """Bytes of all files."""
@@ -91,7 +90,7 @@ class Tree:
 
     def below_directory(self, path: str) -> int:
         """How many files lie under it."""
-        return self.directories[path] + (0 if self.below is None else self.below.below_directory(path))
+        return self.directories.get(path, 0) + (0 if self.below is None else self.below.below_directory(path))
 
     def put(self, path: str, file: File | None) -> None:
         """Let that be at `path`."""
@@ -101,8 +100,10 @@ class Tree:
         self.count += more
         if more:
             for directory in above(path):
-                self.directories[directory] += more
-                if not self.directories[directory]:
+                left = self.directories.get(directory, 0) + more
+                if left:
+                    self.directories[directory] = left
+                else:
                     del self.directories[directory]
         if file is None and self.below is None:
             self.files.pop(path, None)
