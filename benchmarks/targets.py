@@ -78,6 +78,8 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
     ("conversation", "sqlite", ""): Target("ratio", at_most=1.5),
     ("files", "sqlite", ""): Target("ratio", at_most=1.5),
+    ("files_cpu", "sqlite", ""): Target("ratio", at_most=1.5),
+    ("files_fold", "sqlite", ""): Target("value", at_least=100_000),  # records/s, documents and trees
     ("files_start", "sqlite", ""): Target("value", at_most=500.0),  # ms
     ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }

@@ -33,7 +33,7 @@ from journal.core.records import (
 from journal.replay.documents import Documents
 from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import began, intervene
-from journal.replay.workspace import Workspace
+from journal.replay.workspace import READ_MARK, Workspace
 
 _TASK = re.compile(r"t[0-9]+")
 TASK_MARK = "@task"
@@ -62,6 +62,11 @@ def is_task(name: str) -> bool:
 def is_timeout(key: str) -> bool:
     """Whether an observation under that key says that a `turn.timeout` ran out."""
     return key.rpartition("/")[2].startswith("@timeout#")
+
+
+def is_awaited(key: str) -> bool:
+    """Whether the handler waited for what was observed under that key: it comes in the order of the log."""
+    return is_timeout(key) or key.rpartition("/")[2].startswith(f"{READ_MARK}#")
 
 
 def drift_key(call: str) -> str:
@@ -115,7 +120,7 @@ def _see_cancelled(call: CallHistory) -> None:
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Something recorded that the handler waited for: a call's outcome, a timeout that ran out, a checkpoint."""
+    """Something recorded that the handler waited for: an outcome, a timeout that ran out, a checkpoint, a look."""
 
     key: str
     time: float
@@ -305,7 +310,7 @@ class TurnHistory:
             for seq, call in found
         ]
         for key, (seq, time) in self.observed_at.items():
-            if is_timeout(key):
+            if is_awaited(key):
                 events.append((seq, Event(key, time, False, key in self._late, seq)))
         for key, (_, time, seq) in self.checkpoints.items():
             events.append((seq, Event(key, time, False, key in self._late, seq)))

@@ -12,6 +12,7 @@ from journal.replay.documents import Documents
 from journal.replay.fold import RunFold
 from journal.replay.history import TurnHistory
 from journal.replay.state import RunState
+from journal.replay.workspace import Workspace
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
     def history(self, turn: str) -> TurnHistory:
         """What the log says of one of its turns."""
-        history = TurnHistory(turn, Documents())
+        history = TurnHistory(turn, Documents(), Workspace())
         for record in self.records:
             history.add(record)
         return history

@@ -5,7 +5,7 @@ no more. The fold knows where the contents are, not what they are. Next: `tools/
 changes count), `engine/files.py` (how changes get in).
 """
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -16,6 +16,8 @@ from journal.core.codec import open_record
 from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, TurnRetried
 from journal.replay.versions import insert, set_aside, without
 
+READ_MARK = "@files"
+"""What the keys of a handler's looks at files begin with."""
 _HAS_FILES = b"\xa5files"
 """The field's name in msgpack: an outcome without these bytes changes no file."""
 
@@ -66,7 +68,7 @@ class Tree:
         self.below = below
         self.files: dict[str, File | None] = {}
         """None hides what lies below."""
-        self.directories: Counter[str] = Counter()
+        self.directories: dict[str, int] = {}
         """How many more files than below each has, in directories of it too."""
         self.size: int = 0 if below is None else below.size
         """Bytes of all files."""
@@ -88,7 +90,7 @@ class Tree:
 
     def below_directory(self, path: str) -> int:
         """How many files lie under it."""
-        return self.directories[path] + (0 if self.below is None else self.below.below_directory(path))
+        return self.directories.get(path, 0) + (0 if self.below is None else self.below.below_directory(path))
 
     def put(self, path: str, file: File | None) -> None:
         """Let that be at `path`."""
@@ -98,8 +100,10 @@ class Tree:
         self.count += more
         if more:
             for directory in above(path):
-                self.directories[directory] += more
-                if not self.directories[directory]:
+                left = self.directories.get(directory, 0) + more
+                if left:
+                    self.directories[directory] = left
+                else:
                     del self.directories[directory]
         if file is None and self.below is None:
             self.files.pop(path, None)
@@ -129,6 +133,16 @@ class _FileVersion(msgspec.Struct, frozen=True, gc=False):
     file: File | None
 
 
+def _file_at(versions: list[_FileVersion], seq: int) -> File | None:
+    """What of `versions` stood behind record `seq`."""
+    place = bisect_right(versions, seq, key=_seq)
+    return versions[place - 1].file if place else None
+
+
+def _seq(version: _FileVersion) -> int:
+    return version.seq
+
+
 class Workspace:
     """Feed it all records of a run in order; `tree` is what they come to."""
 
@@ -153,6 +167,18 @@ class Workspace:
         """It is needed no more. One that is never given back costs a copy of the tree."""
         if snapshot is self._tree:
             self._readers -= 1
+
+    def file_at(self, path: str, seq: int) -> File | None:
+        """The file there, as it stood behind record `seq`."""
+        return _file_at(self._versions.get(path, []), seq)
+
+    def at(self, seq: int) -> Tree:
+        """All files as they stood behind record `seq`."""
+        tree = Tree()
+        for path, versions in self._versions.items():
+            if (file := _file_at(versions, seq)) is not None:
+                tree.put(path, file)
+        return tree
 
     def add(self, record: Record) -> None:
         """Take in the next record."""

@@ -40,6 +40,12 @@ class VirtualWorkspace(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) < 0:
                 raise InvalidOptions(f"VirtualWorkspace({name}=...): a number from 0 on is needed")
 
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What it offers, as far as the log that it lies in is kept."""
+        always = frozenset({"workspace.quota"})
+        return always | {"workspace.persistent"} if self.durable else always
+
     def check(self, path: str, size: int, tree: Tree) -> None:
         """Raise `QuotaExceeded` if a file of `size` bytes at `path` would be too much for `tree`."""
         before = tree.get(path)

@@ -13,6 +13,7 @@ from journal.cli.opening import app_of, needed_journal, open_journal
 from journal.cli.output import emit, remark, say, table
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import WorldError
+from journal.engine.capabilities import missing
 from journal.engine.journal import Journal
 from journal.replay.timeline import Mark
 from journal.worlds import redact_url, resolve_url
@@ -105,9 +106,10 @@ async def _open(journal: Journal, report: Report) -> None:
     async with journal.open_world() as world:
         report.world, report.capabilities = world.url, sorted(world.capabilities)
         report.notes = list(getattr(world, "notes", ()))  # a world of somebody else's need not have any
-    missing = sorted(journal.requires - world.capabilities)
-    if missing:
-        report.remarks.append(f"the journal requires {', '.join(missing)}, which this store does not offer")
+        absent = missing(journal.requires, world, journal.agents)
+    report.remarks += [
+        f"the journal requires {name}, and will not open: {why}" for name, why in absent.items()
+    ]
 
 
 def _tell(settings: Settings, report: Report) -> None:

@@ -549,7 +549,11 @@ class WorldUnknown(WorldError):
 
 
 class MissingCapability(WorldError):
-    """The store lacks something that was required of it."""
+    """Something that was required is not offered; `missing` has its names."""
+
+    def __init__(self, message: str, *, world: str, missing: tuple[str, ...] = ()) -> None:
+        self.missing = missing
+        super().__init__(message, world=world)
 
 
 # The log -------------------------------------------------------------------------------------------

@@ -20,12 +20,23 @@ from journal.demo.clerk import Ask, Conversation, Say, decide
 from journal.demo.loopback import LoopbackServer, Reply, Request, Tally
 from journal.demo.messages_wire import messages_events, messages_json, read_messages
 
+Think = Callable[[Conversation], Ask | Say]
+"""What the model does next, decided from the conversation alone."""
+
 
 class ModelServer(LoopbackServer):
     """The model, listening while the context is open."""
 
-    def __init__(self, *, tally: Tally | None = None, hang_on: int | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        tally: Tally | None = None,
+        hang_on: int | None = None,
+        port: int = 0,
+        think: Think = decide,
+    ) -> None:
         super().__init__(tally=tally, hang_on=hang_on, port=port)
+        self._think = think
 
     @property
     def base_url(self) -> str:
@@ -64,7 +75,7 @@ class ModelServer(LoopbackServer):
         conversation = dialect.read(body)
         number = self.tally.add("model_calls", calls=len(conversation.calls))
         self.hold.arrive(number)
-        move = decide(conversation)
+        move = self._think(conversation)
         names = wire.Names(body, conversation)
         self.tally.add("answered")
         if body.get("stream"):
@@ -86,12 +97,12 @@ _MESSAGES = _Dialect(read_messages, messages_json, messages_events)
 
 
 @contextmanager
-def bundled_model() -> Iterator[None]:
+def bundled_model(think: Think = decide) -> Iterator[None]:
     """Point this process's OpenAI client to a model on loopback, unless `OPENAI_API_KEY` names a real one."""
     if os.environ.get("OPENAI_API_KEY"):
         yield
         return
-    with ModelServer() as server:
+    with ModelServer(think=think) as server:
         variables = server.environment()
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)

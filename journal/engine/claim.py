@@ -192,11 +192,32 @@ class Holding:
             waiter: _Waiter = self._loop.create_future()
             self._waiters.append(waiter)
             return await self._wait(waiter)
-        # Nobody else waits: take the store's answer from its own future, a pass of the loop sooner.
         batch, waiters = self._pack()
+        return await self._offer_alone(batch, waiters, None)
+
+    async def commit_late(self, late: Late, *, queue: Progress | None = None) -> int:
+        """`commit`, for a record that is made when all before it is known."""
+        if self.lost is not None:
+            raise self._lost_error()
+        self._queue = self._queue or queue
+        late.waiter = self._loop.create_future()
+        is_alone = not self._late and self._may_be_late()
+        self._late.append(late)
+        if self._in_flight:
+            return await self._wait(late.waiter)
+        if is_alone:
+            return await self._offer_alone(*self._pack_late(), late)
+        self._send()
+        return await self._wait(late.waiter)
+
+    async def _offer_alone(self, batch: Batch, waiters: list[_Waiter], late: Late | None) -> int:
+        """Nobody else waits: take the store's answer from its own future, some passes of the loop sooner."""
         offered = self.world.append(batch)
         waiter = offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
-        waiters.append(waiter)
+        if late is None:
+            waiters.append(waiter)
+        else:
+            waiters[-1] = late.waiter = waiter
         try:
             answer = await waiter
         except asyncio.CancelledError as error:
@@ -213,17 +234,6 @@ class Holding:
         if (again := self._wait_again(waiter)) is not None:  # unanswered: the batch is on offer again
             return await self._wait(again)
         return self._landings
-
-    async def commit_late(self, late: Late, *, queue: Progress | None = None) -> int:
-        """`commit`, for a record that is made when all before it is known."""
-        if self.lost is not None:
-            raise self._lost_error()
-        self._queue = self._queue or queue
-        late.waiter = self._loop.create_future()
-        self._late.append(late)
-        if not self._in_flight:
-            self._send()
-        return await self._wait(late.waiter)
 
     def caught_up(self) -> None:
         """What others appended was read, as `on_foreign` had asked for."""
@@ -305,13 +315,17 @@ class Holding:
 
     def _send(self) -> None:
         """Offer everything that was handed in."""
-        if self._late and not self._unread and (self._queue is None or isinstance(self._queue, Progress)):
-            self._offer_late()
+        if self._late and self._may_be_late():
+            self._offer(*self._pack_late())
         elif self._records or self._waiters or self._queue is not None:
             self._offer(*self._pack())
 
-    def _offer_late(self) -> None:
-        """Offer everything that was handed in, and behind it what is made only now, at just this head."""
+    def _may_be_late(self) -> bool:
+        """Whether all is known that lies before what is made late."""
+        return not self._unread and (self._queue is None or isinstance(self._queue, Progress))
+
+    def _pack_late(self) -> tuple[Batch, list[_Waiter]]:
+        """Everything that was handed in, and behind it what is made only now, at just this head."""
         plain, late, self._late = len(self._records), self._late, []
         waiters = list(self._waiters)
         for one in late:
@@ -323,7 +337,7 @@ class Holding:
         batch, everybody = self._pack()
         batch = msgspec.structs.replace(batch, at_head=self.last)
         self._taken = _Taken(batch, plain, late, waiters)
-        self._offer(batch, everybody)
+        return batch, everybody
 
     def _again(self, batch: Batch, head: int) -> None:
         """Somebody else appended first: read that, and make the late ones anew."""

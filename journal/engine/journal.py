@@ -9,7 +9,8 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Literal, Self, TypeVar, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import UNSET
 
@@ -70,10 +71,15 @@ from journal.tools.model_retry import ModelRetry
 from journal.tools.policy import check_policies
 from journal.tools.workspace import VirtualWorkspace
 from journal.worlds import open_world
+from journal.worlds.opening import FOLDER
+
+if TYPE_CHECKING:
+    from journal.engine.local import LocalJournal, LocalWorkspace, Options
 
 I = TypeVar("I")  # noqa: E741 - input
 O = TypeVar("O")  # noqa: E741 - output
 T = TypeVar("T")
+_FILES = VirtualWorkspace()
 START_KEY = "start"
 """The key of a turn that is submitted without one."""
 
@@ -84,7 +90,8 @@ class Journal:
     `url`: the store, default ``$JOURNAL_WORLD``, else a SQLite file in the project; or a function that opens a
     world. `namespace`: runs of other namespaces are invisible. `resources`: an async context manager function,
     entered once a process; what it gives is `turn.deps`. `tools`: replay policies by tool name or glob.
-    `version`: of your code, noted in the log. `requires`: capabilities without which opening fails.
+    `version`: of your code, noted in the log. `requires`: capabilities of the store and of the
+    agents' workspaces without which opening fails.
     """
 
     def __init__(
@@ -108,7 +115,28 @@ class Journal:
         self.lease_seconds = lease_seconds
         self.clock: Clock = clock or SystemClock()
         self.agents: dict[str, Agent[Any, Any]] = {}
+        self.workspace: VirtualWorkspace | None = None
+        """What files agents have that do not say."""
         self._runtimes: dict[tuple[int, int], Runtime] = {}
+
+    @classmethod
+    def local(
+        cls,
+        root: str | os.PathLike[str] = FOLDER,
+        *,
+        exec: bool | Iterable[str] = False,  # noqa: A002 - what it switches on
+        workspace: "LocalWorkspace" = _FILES,
+        **options: "Unpack[Options]",
+    ) -> "LocalJournal":
+        """A journal for one machine: store and workspaces in the directory `root`, which nobody else may read.
+
+        Agents that name no workspace have `workspace`. A SIGTERM gives back what is being worked on, then ends the
+        process. `exec`: switches `commands` on, for every program or for those named. **That is no isolation**, and
+        off by default: docs/host-commands.md. Nothing is made before it opens. Raises `InvalidOptions`.
+        """
+        from journal.engine.local import LocalJournal
+
+        return LocalJournal(Path(root), programs=exec, workspace=workspace, options=options)
 
     # Agents ------------------------------------------------------------------------------------------
 
@@ -177,7 +205,7 @@ class Journal:
                 model_retry=model_retry,
                 drift=drift,
                 docs=docs,
-                workspace=workspace,
+                workspace=self.workspace if workspace is None else workspace,
             )
             self.agents[chosen] = agent
             return agent

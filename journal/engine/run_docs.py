@@ -27,10 +27,10 @@ class RunDocs:
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
 
-    async def get(self, run_id: str, doc: Document[T]) -> T:
-        """The document as it stands. Raises `RunNotFound` and `DocumentNotRead`."""
+    async def get(self, run_id: str, doc: Document[T], *, at: int | None = None) -> T:
+        """The document as it stands, or stood behind record `at`. Raises `RunNotFound` and `DocumentNotRead`."""
         reader = await self._reader(run_id)
-        await reader.read_on()
+        await reader.read_on(at)
         return await _value_of(reader, doc)
 
     async def update(self, run_id: str, doc: Document[T], fn: Callable[[T], T]) -> T:

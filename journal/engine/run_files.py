@@ -16,23 +16,26 @@ if TYPE_CHECKING:
 
 
 class RunFiles:
-    """Files by run id. Made by the journal. Raises `RunNotFound`, and `WorkspaceError` about a file."""
+    """Files by run id. Made by the journal. Raises `RunNotFound`, and `WorkspaceError` about a file.
+
+    What is read is as it stands, or as it stood behind record `at` of the log.
+    """
 
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
 
-    async def read(self, run_id: str, path: str) -> bytes:
-        """The file's bytes as it stands. Raises `FileMissing` and `PathRefused`."""
+    async def read(self, run_id: str, path: str, *, at: int | None = None) -> bytes:
+        """The file's bytes. Raises `FileMissing` and `PathRefused`."""
         checked(path)
-        reader = await self._read(run_id)
+        reader = await self._read(run_id, at)
         file = reader.fold.tree.get(path)
         if file is None:
             raise FileMissing(path=path)
         return await read_content(reader.world, reader.run, path, file)
 
-    async def glob(self, run_id: str, pattern: str = "/**") -> Paths:
+    async def glob(self, run_id: str, pattern: str = "/**", *, at: int | None = None) -> Paths:
         """The paths that match, sorted; as `io.files.glob` does."""
-        return matching(pattern, (await self._read(run_id)).fold.tree.paths())
+        return matching(pattern, (await self._read(run_id, at)).fold.tree.paths())
 
     async def write(
         self, run_id: str, path: str, data: bytes | str, *, is_executable: bool | None = None
@@ -84,9 +87,9 @@ class RunFiles:
 
         await reader.append("files", make, self._journal.clock, busy)
 
-    async def _read(self, run_id: str) -> RunReader[Workspace]:
+    async def _read(self, run_id: str, at: int | None) -> RunReader[Workspace]:
         reader = await reader_of(self._journal, check_id(run_id, "run id"), Workspace())
-        await reader.read_on()
+        await reader.read_on(at)
         return reader
 
     async def _limits(self, run_id: str) -> VirtualWorkspace | None:
@@ -99,7 +102,7 @@ class RunFiles:
             )
         return None if agent is None else agent.workspace
 
-    async def list(self, run_id: str, path: str = "/") -> list[FileInfo]:
+    async def list(self, run_id: str, path: str = "/", *, at: int | None = None) -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
         checked(path, is_directory=True)
-        return listed(path, (await self._read(run_id)).fold.tree)
+        return listed(path, (await self._read(run_id, at)).fold.tree)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from journal.core.clock import Clock
 from journal.core.codec import Blob, seal
-from journal.core.errors import RunGone, RunNotFound
+from journal.core.errors import InvalidOptions, RunGone, RunNotFound
 from journal.core.ids import new_batch_id, new_token
 from journal.core.ports import Batch, HeadMoved, Keyed, World
 from journal.core.records import Body, Record
@@ -47,14 +47,16 @@ class RunReader(Generic[F]):
         self.fold.add(record)
         self.head = record.seq
 
-    async def read_on(self) -> Record | None:
-        """Read what is new; the last record of it. Raises `RunNotFound` and `RunGone`."""
+    async def read_on(self, upto: int | None = None) -> Record | None:
+        """Read what is new, up to record `upto`; the last one. Raises `RunNotFound` and `RunGone`."""
+        if upto is not None and upto < 1:
+            raise InvalidOptions(f"at={upto}: records are numbered from 1")
         last: Record | None = None
-        while True:
-            page = await self.world.read(self.run, after=self.head, limit=_PAGE)
+        while limit := _PAGE if upto is None else max(0, min(_PAGE, upto - self.head)):
+            page = await self.world.read(self.run, after=self.head, limit=limit)
             for last in page:
                 self.add(last)
-            if len(page) < _PAGE:
+            if len(page) < limit:
                 break
         if self.head == 0:
             info = await self.world.run(self.run)

@@ -16,10 +16,11 @@ import anyio
 import anyio.abc
 
 from journal.core.clock import Clock
-from journal.core.errors import ControlFlow, HandlerAborted, MissingCapability
+from journal.core.errors import ControlFlow, HandlerAborted
 from journal.core.ports import Claimed, Claims, Release, World
 from journal.core.records import MIN_READER
 from journal.engine.attempt import Attempt
+from journal.engine.capabilities import check_capabilities
 from journal.engine.claim import Flusher, Holding
 from journal.engine.context import CallContext
 from journal.engine.log import logger
@@ -92,7 +93,7 @@ class Runtime:
         try:
             async with AsyncExitStack() as stack:
                 self.world = await stack.enter_async_context(self.journal.open_world())
-                self._check_capabilities()
+                check_capabilities(self.journal.requires, self.world, self.agents)
                 self._resource_group = await stack.enter_async_context(anyio.create_task_group())
                 stack.callback(self._resource_group.cancel_scope.cancel)
                 self._renewals = Renewals(self.world.open_renewer, self.clock, self.journal.lease_seconds)
@@ -123,15 +124,6 @@ class Runtime:
                 for attempt in list(self.attempts):
                     attempt.halt("shutdown")
                 await asyncio.sleep(0.01)
-
-    def _check_capabilities(self) -> None:
-        missing = sorted(self.journal.requires - self.world.capabilities)
-        if missing:
-            raise MissingCapability(
-                f"it does not offer {', '.join(missing)} (it offers {', '.join(sorted(self.world.capabilities))}); "
-                "choose another store URL, or drop the requirement",
-                world=self.world.url,
-            )
 
     def spawn(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         """Run `fn` beside the turns; it ends with the journal."""

@@ -24,6 +24,7 @@ from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
 from journal.engine.threads import on_thread
 from journal.engine.turn_docs import TurnDocs
+from journal.engine.turn_files import TurnFiles
 from journal.replay.history import is_counted
 from journal.tools.model_retry import as_model_retry
 from journal.tools.result import ToolResult, rejected_of, rejected_text
@@ -75,6 +76,11 @@ class Turn:
     def docs(self) -> TurnDocs:
         """The documents of the run: ``turn.docs.get(Todo)``, ``await turn.docs.update(Todo, fn)``."""
         return TurnDocs(self)
+
+    @property
+    def files(self) -> TurnFiles:
+        """The workspace of the run: ``await turn.files.read("/notes.md")``, as the calls that have ended left it."""
+        return TurnFiles(self._attempt)
 
     async def checkpoint(self, name: str, payload: Any, *, sequence: int | None = None) -> int:
         """Write JSON on purpose, and return its sequence once it is durable: the given one, else the next of that name.

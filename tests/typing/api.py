@@ -20,6 +20,8 @@ async def resources() -> AsyncGenerator[dict[str, str]]:
     yield {"client": "x"}
 
 
+local = Journal.local("here", exec=["ls"], version="1")
+assert_type(local.commands, HostCommands)
 journal = Journal("memory:", resources=resources, tools={"refund_*": "never"}, requires={"log.persistent"})
 
 
