@@ -30,10 +30,9 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
-from journal.replay.documents import Documents
 from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import began, intervene
-from journal.replay.workspace import Workspace
+from journal.replay.snapshot import Folded
 
 _TASK = re.compile(r"t[0-9]+")
 TASK_MARK = "@task"
@@ -130,14 +129,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class TurnHistory:
     """Everything recorded of one turn so far."""
 
-    def __init__(
-        self, turn: str, documents: Documents | None = None, workspace: Workspace | None = None
-    ) -> None:
+    def __init__(self, turn: str) -> None:
         self.turn = turn
-        self.documents = documents
-        """Of the run, where they are asked for: all its records are to be fed then."""
-        self.workspace = workspace
-        """Likewise."""
+        self.folded: Folded | None = None
+        """What the run's records come to, where that was asked for: whoever reads them sees to it."""
         self.created: RunCreated | None = None
         self.submitted: TurnSubmitted | None = None
         self.submitted_seq = 0
@@ -176,13 +171,8 @@ class TurnHistory:
     def extend(self, records: Iterable[Record]) -> None:
         """Take in the next records of the run. Nearly all are intents and outcomes: those two are looked at first."""
         turn, calls, results = self.turn, self.calls, self.inputs.results_of(self.turn)
-        documents, workspace = self.documents, self.workspace
         for record in records:
             self.last_seq, self.last_batch = record.seq, record.batch
-            if documents is not None:
-                documents.add(record)
-            if workspace is not None:
-                workspace.add(record)
             if record.turn != turn:
                 if record.type == RunCreated.TYPE:
                     created = open_record(record)
