@@ -63,7 +63,10 @@ async def verify(source: Source, image: RunImage) -> Verified:
 async def _compare_snapshots(source: Source, run: str, verifier: Verifier) -> None:
     folded, after, upto = Folded(), 0, max(verifier.snapshots)
     while after < upto:
-        for record in await source.read(run, after=after, limit=min(PIECE_ROWS, upto - after)):
+        page = await source.read(run, after=after, limit=min(PIECE_ROWS, upto - after))
+        if not page:
+            break
+        for record in page:
             folded.add(record)
             after = record.seq
             if after in verifier.snapshots:
