@@ -163,6 +163,23 @@ async def test_an_earlier_turn_that_is_retried(world_url: str) -> None:
         assert await check(journal, "r") > 0
 
 
+async def test_an_earlier_turn_that_is_retried_with_nothing_set_aside(world_url: str) -> None:
+    """It reads again what it read, which the snapshots of later turns know no more."""
+    journal, work = build(world_url)
+    async with journal:
+        for n in (0, 1):
+            await work.run(n, run_id="r", key=f"t{n}")
+        with pytest.raises(TurnFailed):
+            await work.run(7, run_id="r", key="t7")
+        await work.run(2, run_id="r", key="t2")
+        upto = await check(journal, "r")
+        retried = await journal.retry("r", turn_id="t7")
+        assert await check(journal, "r") == upto, "whoever wants to know what stands may use them"
+        assert await retried.settle(60, serve=True) == expected([0, 1])
+        assert await work.run(3, run_id="r", key="t3") == expected([0, 1, 7, 2])
+        await check(journal, "r")
+
+
 async def numbers_of(journal: Journal, run: str) -> dict[str, list[int]]:
     """The numbers of its calls, by turn."""
     log = await read_run((await journal.runtime()).world, run)
