@@ -12,7 +12,7 @@ from statistics import median
 
 import msgspec
 
-from benchmarks import door, footprint, replaying
+from benchmarks import door, footprint, replaying, resuming
 from benchmarks import files as changing
 from benchmarks.conversation import log_ratio
 from benchmarks.engine import engine
@@ -257,6 +257,12 @@ def replay(setting: Setting, store: Store) -> Iterator[Result]:
     )
 
 
+def resume_turns(_: Setting, store: Store) -> Iterator[Result]:
+    """Going on with a run of a hundred thousand records in many turns, whose documents and files they changed."""
+    seconds = asyncio.run(resuming.resumed(store.fresh_url(), LONG_RUN))
+    yield Result("resume_turns", store.world, seconds * 1e3, "ms to the first live call", "", None)
+
+
 def files(setting: Setting, store: Store) -> Iterator[Result]:
     """A step that changes one of 10,000 files, against one that changes none; a turn that begins on it; the fold.
 
@@ -287,13 +293,14 @@ CASES: dict[str, Case] = {
     "peers_concurrent": peers_concurrent,
     "peers_recovery": peers_recovery,
     "replay": replay,
+    "resume_turns": resume_turns,
     "paced": paced,
     "memory": memory,
     "conversation": conversation,
     "files": files,
     "import": import_time,
 }
-ON_SQLITE = frozenset({"replay", "paced", "memory", "conversation", "files", "import"})
+ON_SQLITE = frozenset({"replay", "resume_turns", "paced", "memory", "conversation", "files", "import"})
 """Those that are measured once, with the embedded default."""
 ARE_PEERS_HERE = all(find_spec(name) is not None for name in ("dbos", "langgraph"))
 """Whether the extra `bench` is installed."""

@@ -13,10 +13,6 @@ class Checkpoint(msgspec.Struct, frozen=True):
     name: str
     sequence: int
     """Orders those of one name."""
-    seq: int
-    """Of the record that wrote it."""
-    time: float
-    """Wall clock of the store, seconds."""
     payload: Value
 
     @property
@@ -37,7 +33,8 @@ class Checkpoints:
         self._known: dict[str, dict[int, Checkpoint]] = {}
         self._ever: dict[str, dict[str, Checkpoint]] = {}
         """Also those that were replaced or deleted, by digest: a replay may read them."""
-        self._highest: dict[str, int] = {}
+        self.highest: dict[str, int] = {}
+        """Of the sequences ever given, by name."""
 
     def add(self, record: Record) -> None:
         """Take in the next record; whatever is no checkpoint changes nothing."""
@@ -45,7 +42,7 @@ class Checkpoints:
             return
         match open_record(record):
             case CheckpointWritten(name=name, sequence=sequence, payload=payload):
-                self.written(Checkpoint(name, sequence, record.seq, record.time, payload))
+                self.written(Checkpoint(name, sequence, payload))
             case CheckpointDeleted(name=name, sequence=sequence):
                 self.deleted(name, sequence)
             case _:
@@ -56,7 +53,7 @@ class Checkpoints:
         name, sequence = checkpoint.name, checkpoint.sequence
         self._known.setdefault(name, {})[sequence] = checkpoint
         self._ever.setdefault(name, {})[checkpoint.digest] = checkpoint
-        self._highest[name] = max(sequence, self._highest.get(name, 0))
+        self.highest[name] = max(sequence, self.highest.get(name, 0))
 
     def deleted(self, name: str, sequence: int) -> None:
         """It is gone from now on."""
@@ -64,7 +61,7 @@ class Checkpoints:
 
     def next(self, name: str) -> int:
         """A sequence behind all that were ever written under that name, from 1."""
-        return self._highest.get(name, 0) + 1
+        return self.highest.get(name, 0) + 1
 
     def all(self, name: str | None = None) -> list[Checkpoint]:
         """Those that are there, by name and sequence."""

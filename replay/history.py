@@ -7,11 +7,12 @@ records of other turns, which it skips. Next: `matcher.py` decides on it, `state
 import re
 from collections import Counter, deque
 from collections.abc import Iterable
+from operator import attrgetter
 
 import msgspec
 
 from journal.core import values
-from journal.core.codec import open_record
+from journal.core.codec import DECODE, open_record
 from journal.core.records import (
     Body,
     CallEvidence,
@@ -30,10 +31,10 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
-from journal.replay.documents import Documents
 from journal.replay.inputs import Input, Inputs, blobs_of, whole
 from journal.replay.interventions import began, intervene
-from journal.replay.workspace import READ_MARK, Workspace
+from journal.replay.snapshot import Folded
+from journal.replay.workspace import READ_MARK
 
 _TASK = re.compile(r"t[0-9]+")
 TASK_MARK = "@task"
@@ -82,10 +83,6 @@ def cancelled_key(call: str) -> str:
     return call + _CANCELLED
 
 
-def _seq(event: "tuple[int, Event]") -> int:
-    return event[0]
-
-
 def is_of_run(evidence: CallEvidence, created: RunCreated | None) -> bool:
     """Whether the evidence is of this run, and not of one that had its id before."""
     return not evidence.nonce or created is None or evidence.nonce == created.nonce
@@ -132,17 +129,16 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """Of its record."""
 
 
+_seq = attrgetter("seq")
+
+
 class TurnHistory:
     """Everything recorded of one turn so far."""
 
-    def __init__(
-        self, turn: str, documents: Documents | None = None, workspace: Workspace | None = None
-    ) -> None:
+    def __init__(self, turn: str) -> None:
         self.turn = turn
-        self.documents = documents
-        """Of the run, where they are asked for: all its records are to be fed then."""
-        self.workspace = workspace
-        """Likewise."""
+        self.folded: Folded | None = None
+        """What the run's records come to, where that was asked for: whoever reads them sees to it."""
         self.created: RunCreated | None = None
         self.submitted: TurnSubmitted | None = None
         self.submitted_seq = 0
@@ -181,36 +177,39 @@ class TurnHistory:
     def extend(self, records: Iterable[Record]) -> None:
         """Take in the next records of the run. Nearly all are intents and outcomes: those two are looked at first."""
         turn, calls, results = self.turn, self.calls, self.inputs.results_of(self.turn)
-        documents, workspace = self.documents, self.workspace
         for record in records:
             self.last_seq, self.last_batch = record.seq, record.batch
-            if documents is not None:
-                documents.add(record)
-            if workspace is not None:
-                workspace.add(record)
             if record.turn != turn:
                 if record.type == RunCreated.TYPE:
                     created = open_record(record)
                     assert isinstance(created, RunCreated)
                     self.created = created
                 continue
-            body = open_record(record)
+            try:
+                body = DECODE[record.type](record.body)
+            except Exception:  # noqa: BLE001 - `open_record` says what is wrong
+                body = open_record(record)
+            if body.v > 1 and body.v > body.VERSION:
+                body = open_record(record)
+            key = record.key or ""
             if type(body) is CallOutcome:
-                call = calls.get(record.key or "") or self._call(record)
+                call = calls.get(key) or self._call(record)
                 call.outcome = body
                 call.outcome_seq = record.seq
                 call.outcome_time = record.time
                 if body.value is None:
-                    results.pop(record.key or "", None)
+                    results.pop(key, None)
                 else:
-                    results[record.key or ""] = body.value
+                    results[key] = body.value
             elif type(body) is CallIntent:
-                call = calls.get(record.key or "") or self._call(record)
-                call.intent = body
+                if (tried := calls.get(key)) is None:
+                    tried = calls[key] = CallHistory(key, body, (record.seq,), None, record.time)
+                else:
+                    tried.intent = body
+                    tried.intent_seqs += (record.seq,)
+                    tried.intent_time = record.time
                 if body.nonce:
-                    self.nonces[call.key] = body.nonce
-                call.intent_seqs += (record.seq,)
-                call.intent_time = record.time
+                    self.nonces[tried.key] = body.nonce
                 if body.kind == "model":
                     self.inputs.add(record, body)
             else:
@@ -262,14 +261,19 @@ class TurnHistory:
         self.finished = None
         self.blocked = None
         self.cancel_requested = None
-        for call in self.calls.values():
+        if cause is not None:
             # Cancelled because of the failure that is set aside: it is not to be cancelled again.
-            if cause is not None and call.outcome is not None and call.outcome_seq > cause.outcome_seq:
-                call.outcome = msgspec.structs.replace(call.outcome, cancelled=False)
+            for call in self.calls.values():
+                if (
+                    call.outcome is not None
+                    and call.outcome.cancelled
+                    and call.outcome_seq > cause.outcome_seq
+                ):
+                    call.outcome = msgspec.structs.replace(call.outcome, cancelled=False)
         before = list(self.calls.values())
         holes = set(retried.settled)
         gone = set(retried.superseded)
-        for key, call in list(self.calls.items()):
+        for key, call in list(self.calls.items()) if gone else ():
             if call.outcome_seq in gone or (call.outcome is None and gone.intersection(call.intent_seqs)):
                 del self.calls[key]
         for key, (at, _) in list(self.observed_at.items()):
@@ -288,7 +292,9 @@ class TurnHistory:
 
     def _go_on_after(self, holes: set[int]) -> None:
         """What began after one of these, which the handler may see otherwise now, is late: it may rest on that."""
-        first = min(holes, default=self.last_seq)
+        if not holes:
+            return
+        first = min(holes)
         for call in self.calls.values():
             call.is_late = call.is_late or began(call) > first
         self._late |= {key for key, (at, _) in self.observed_at.items() if at > first}
@@ -300,21 +306,18 @@ class TurnHistory:
 
     def events(self) -> list[Event]:
         """What the handler waited for, in the order of the log."""
-        found = [
-            (call.outcome_seq, call)
+        events = [
+            Event(call.key, call.outcome_time, is_cancelled(call), call.is_late, call.outcome_seq)
             for call in self.calls.values()
             if call.outcome is not None and not call.is_optional
         ]
-        events = [
-            (seq, Event(call.key, call.outcome_time, is_cancelled(call), call.is_late, seq))
-            for seq, call in found
-        ]
         for key, (seq, time) in self.observed_at.items():
             if is_awaited(key):
-                events.append((seq, Event(key, time, False, key in self._late, seq)))
+                events.append(Event(key, time, False, key in self._late, seq))
         for key, (_, time, seq) in self.checkpoints.items():
-            events.append((seq, Event(key, time, False, key in self._late, seq)))
-        return [event for _, event in sorted(events, key=_seq)]
+            events.append(Event(key, time, False, key in self._late, seq))
+        events.sort(key=_seq)
+        return events
 
     def tasks_of(self, scope: str) -> dict[str, First]:
         """The scopes of tasks that were opened below `scope`: what each began with, by name."""
@@ -330,7 +333,7 @@ class TurnHistory:
             if key.endswith(f"/{TASK_MARK}")
         }
         for key, call in self.calls.items():
-            if call.intent is not None:
+            if "/" in key and call.intent is not None:
                 firsts.setdefault(key, (call.intent.name, call.intent.input_digest))
         for key, first in firsts.items():
             parent, _, name = scope_of(key).rpartition("/")

@@ -26,7 +26,8 @@ def began(call: "CallHistory") -> int:
 
 def intervene(calls: "dict[str, CallHistory]", retried: TurnRetried, seq: int) -> None:
     """Bring `calls` to what was said in the `turn.retried` at `seq`."""
-    for key, call in list(calls.items()):
+    says_of_calls = retried.from_seq is not None or retried.settled
+    for key, call in list(calls.items()) if says_of_calls else ():
         place = place_of(call)
         is_gone = retried.from_seq is not None and began(call) >= retried.from_seq
         if is_gone or (place in retried.settled and retried.settled[place] is None):

@@ -26,9 +26,11 @@ from journal.core.records import (
     Origin,
     Record,
     RunCreated,
+    Snapshot,
     TurnBlocked,
     TurnFinished,
     TurnRetried,
+    TurnStarted,
     TurnStatus,
     TurnSubmitted,
     Value,
@@ -300,6 +302,8 @@ class Fork(msgspec.Struct, frozen=True):
                 return {"nonce": self.nonce}
             case TurnRetried():
                 return self._retried(body)
+            case TurnStarted(snapshot=Snapshot()) | TurnFinished(snapshot=Snapshot()):
+                return {"snapshot": None}  # of what was there, at places that are other ones here
             case _:
                 return {}
 

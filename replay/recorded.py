@@ -8,11 +8,10 @@ import msgspec
 from journal.core.codec import open_record
 from journal.core.errors import CorruptRecord
 from journal.core.records import BlobRef, Record
-from journal.replay.documents import Documents
 from journal.replay.fold import RunFold
 from journal.replay.history import TurnHistory
+from journal.replay.snapshot import Folded
 from journal.replay.state import RunState
-from journal.replay.workspace import Workspace
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
@@ -31,9 +30,11 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
     def history(self, turn: str) -> TurnHistory:
         """What the log says of one of its turns."""
-        history = TurnHistory(turn, Documents(), Workspace())
+        history = TurnHistory(turn)
+        history.folded = folded = Folded()
         for record in self.records:
-            history.add(record)
+            folded.add(record)
+        history.extend(self.records)
         return history
 
     async def read(self, run: str, *, after: int = 0, limit: int = 500) -> list[Record]:

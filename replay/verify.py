@@ -3,7 +3,7 @@
 What it finds it collects, and goes on: a damaged record must not hide the next one. It promises that each seq stands
 once, that no record, blob or submitted input was changed, that inputs which build on others come out whole, that
 batches are together and holders follow each other, that no call has two outcomes, and that what the store says of the
-turns is what the log says.
+turns is what the log says. Snapshots are compared by whoever folds the records a second time (`compare`).
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,15 @@ from journal.core.records import (
     CallOutcome,
     Record,
     RunCreated,
+    Snapshot,
     TurnFinished,
     TurnRetried,
+    TurnStarted,
     TurnSubmitted,
 )
 from journal.replay.digest import RunDigest
 from journal.replay.inputs import Input, Inputs, Whole
+from journal.replay.snapshot import FORMAT, Folded
 
 MOST = 1000
 """How many problems are kept."""
@@ -47,6 +50,8 @@ class Verifier:
     def __init__(self, run: str) -> None:
         self.problems: list[Problem] = []
         self.records = 0
+        self.snapshots: dict[int, dict[Snapshot, int]] = {}
+        """By the last record that they cover; and the first record that names each."""
         self._run = run
         self._last = 0
         self._damage_end = 0
@@ -118,6 +123,12 @@ class Verifier:
         """That blob is there, and cannot be read."""
         self._tell(self._refs.pop(blob, (None, 0))[0], reason)
 
+    def compare(self, folded: Folded, upto: int) -> None:
+        """What the records up to that one come to: snapshots of it must be the same, though nobody trusts them."""
+        for snapshot, seq in self.snapshots.get(upto, {}).items():
+            if snapshot.format == FORMAT and values.digest(folded.encode()).hex() != snapshot.blob:
+                self._tell(seq, f"its snapshot is not what the records up to {upto} come to")
+
     def finish(self, image: RunImage) -> None:
         """All was added: compare it with what the store says of the run."""
         for blob, (seq, _) in self._refs.items():
@@ -177,6 +188,8 @@ class Verifier:
         for ref in _refs(body):
             self._refs.setdefault(ref.blob, (record.seq, ref.size))
         self._note_input(record, body)
+        if isinstance(body, TurnStarted | TurnFinished) and body.snapshot is not None:
+            self._note_snapshot(record.seq, body.snapshot)
         turn = self._turns.get(record.turn or "")
         match body:
             case TurnSubmitted():
@@ -221,6 +234,12 @@ class Verifier:
         for value in (body.input, *found.outcomes, *base):
             if isinstance(value, BlobRef):
                 self._parts.setdefault(value.blob, b"")
+
+    def _note_snapshot(self, seq: int, snapshot: Snapshot) -> None:
+        if 0 < snapshot.upto < seq:
+            self.snapshots.setdefault(snapshot.upto, {}).setdefault(snapshot, seq)
+        else:
+            self._tell(seq, f"its snapshot is of record {snapshot.upto}, which does not stand before it")
 
     def _check_inputs(self) -> None:
         """Each is put together; those that build on one that cannot be are not told of besides."""

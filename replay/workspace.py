@@ -6,6 +6,7 @@ changes count), `engine/files.py` (how changes get in).
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -110,6 +111,16 @@ class Tree:
         else:
             self.files[path] = file
 
+    def fill(self, files: Iterable[tuple[str, File]]) -> None:
+        """Put all of them into a tree that is empty, and lies over none."""
+        self.files = dict(files)
+        self.count = len(self.files)
+        self.size = sum(file.size for file in self.files.values() if file is not None)
+        parents = Counter(path.rpartition("/")[0] for path in self.files)
+        for parent, count in parents.items():
+            for directory in above(f"{parent}/"):
+                self.directories[directory] = self.directories.get(directory, 0) + count
+
     def take(self, changes: Iterable[FileChange], seq: int = 0) -> None:
         """Put all `changes` that count."""
         for change in changes:
@@ -151,7 +162,7 @@ class Workspace:
         self._readers = 0
         """Who needs the tree to stay as it is."""
         self._versions: dict[str, list[_FileVersion]] = {}
-        """Everything that counted, oldest first, by path."""
+        """Everything that counted, oldest first, by path; of files that were restored nothing until they change."""
 
     @property
     def tree(self) -> Tree:
@@ -199,9 +210,20 @@ class Workspace:
         for change in changes:
             if change.rejected is not None:
                 continue
-            versions = self._versions.setdefault(change.path, [])
+            versions = self._versions_of(change.path)
             insert(versions, _FileVersion(seq, file_of(change, seq)))
             self._put(change.path, versions)
+
+    def restore(self, files: Iterable[tuple[str, File]]) -> None:
+        """Begin with these files, by path; what was before them is not known."""
+        self._tree.fill(files)
+
+    def _versions_of(self, path: str) -> list[_FileVersion]:
+        versions = self._versions.get(path)
+        if versions is None:
+            file = self._tree.get(path)
+            versions = self._versions[path] = [] if file is None else [_FileVersion(file.seq, file)]
+        return versions
 
     def keep(self, changes: Iterable[FileChange], contents: Mapping[bytes, bytes]) -> None:
         """Let `changes` count that are in no record; `contents` are the bytes of what they write, by digest."""

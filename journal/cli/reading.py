@@ -17,13 +17,14 @@ from journal.core.records import CallIntent, Record
 from journal.engine.bundles import BundleSource, info_of, open_bundle
 from journal.engine.digest import Source
 from journal.engine.journal import Journal
-from journal.engine.run_reader import Fold
 from journal.replay.bundle import START, Bundle
+from journal.replay.documents import Documents
 from journal.replay.fold import RunFold
 from journal.replay.inputs import Inputs, blobs_of, whole
+from journal.replay.workspace import Workspace
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Fold)
+F = TypeVar("F", Documents, Workspace)
 PAGE = 500
 SUFFIX = ".jsonl"
 

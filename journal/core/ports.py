@@ -420,6 +420,11 @@ def offset_of(item: Item) -> str:
     return f"{item.seq:016d}_{sub:016d}"
 
 
+def offset_at(seq: int) -> str:
+    """The reader's place behind the record of that seq."""
+    return f"{seq:016d}_{0:016d}"
+
+
 def parse_offset(offset: str) -> tuple[int, int]:
     """(seq, sub) of an offset; raises ValueError if it is none."""
     if offset == "-1":

@@ -101,6 +101,23 @@ class TurnSubmitted(Body, frozen=True, omit_defaults=True, kw_only=True):
     """What the turn's `random` and `uuid` follow from; 0: from the run's nonce."""
 
 
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where it lies what the records of the run up to one come to.
+
+    A shortcut for readers, and never the truth: whoever cannot read it reads the log. So it is no `BlobRef`: nobody
+    misses the blob.
+    """
+
+    upto: int
+    """Seq of the last record that it covers."""
+    blob: str
+    """Digest of the bytes, in hexadecimal."""
+    size: int
+    """Bytes."""
+    format: int = 1
+    """Of the bytes; see `replay/snapshot.py`."""
+
+
 class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
     """A holder begins, or carries on, with the turn."""
 
@@ -111,6 +128,8 @@ class TurnStarted(Body, frozen=True, omit_defaults=True, kw_only=True):
     """Version of the application's code, where it states one."""
     taken_over: bool = False
     """Whether the holder before died, rather than finished or released."""
+    snapshot: Snapshot | None = None
+    """The latest that covers nothing of what the turn did."""
 
 
 class Difference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
@@ -238,6 +257,8 @@ class TurnFinished(Body, frozen=True, omit_defaults=True, kw_only=True):
     error: ErrorInfo | None = None
     cause: str | None = None
     """Key of the call whose error escaped the handler, where there is one."""
+    snapshot: Snapshot | None = None
+    """That of the attempt's start once more, where the next turn looks for it."""
 
 
 class TurnBlocked(Body, frozen=True, omit_defaults=True, kw_only=True):

@@ -56,6 +56,7 @@ from journal.engine.files import AttemptFiles
 from journal.engine.inputs import SentInputs
 from journal.engine.order import Order
 from journal.engine.scope import Scope, enter_root
+from journal.engine.snapshots import Reader
 from journal.engine.turn import Turn
 from journal.replay.checkpoints import Checkpoints
 from journal.replay.history import TurnHistory
@@ -83,7 +84,12 @@ class Attempt:
     """Whether it is a replay in which nothing may happen."""
 
     def __init__(
-        self, runtime: "Runtime", holding: Holding, history: TurnHistory, agent: "Agent[Any, Any]"
+        self,
+        runtime: "Runtime",
+        holding: Holding,
+        history: TurnHistory,
+        agent: "Agent[Any, Any]",
+        reader: Reader | None = None,
     ) -> None:
         assert history.created is not None
         self.runtime = runtime
@@ -94,6 +100,8 @@ class Attempt:
         self.turn_id = history.turn
         self.nonce = history.created.nonce
         self.number = history.attempts + 1
+        self.reader = reader
+        """Of what the run's records come to, where that was read."""
         self.acting = 0
         """Calls between intent and outcome."""
         self.named: dict[str, Named] = {}
@@ -116,7 +124,7 @@ class Attempt:
         self.inputs = SentInputs(self)
         self.docs = AttemptDocs(self)
         self.files = AttemptFiles(self)
-        self.checkpoints: Checkpoints | None = None
+        self.checkpoints: Checkpoints | None = None if history.folded is None else history.folded.checkpoints
         """Of the run, once the handler has asked for them."""
 
     # Running -----------------------------------------------------------------------------------------
@@ -131,8 +139,10 @@ class Attempt:
             attempt=self.number,
             version=self.runtime.version,
             taken_over=holding.claimed.taken_over,
+            snapshot=None if self.reader is None else self.reader.snapshot,
         )
-        holding.buffer(seal(holding.run, started, turn=self.turn_id))
+        blob = None if self.reader is None else self.reader.made
+        holding.buffer(seal(holding.run, started, turn=self.turn_id), blob)
         if self.history.cancel_requested is not None:
             await self._finish("cancelled")
             return
@@ -286,7 +296,8 @@ class Attempt:
             diverged.__cause__ = raised
             await self._diverged(diverged)
             return
-        body = TurnFinished(status=status, output=output, error=error, cause=cause)
+        snapshot = None if self.reader is None else self.reader.snapshot
+        body = TurnFinished(status=status, output=output, error=error, cause=cause, snapshot=snapshot)
         if await self._append(body, Finish(self.turn_id, status), blob):
             self.runtime.turn_ended(self.holding.run, self.turn_id, raised)
 

@@ -12,16 +12,15 @@ from journal.core import values
 from journal.core.codec import Blob, pack, seal
 from journal.core.errors import CheckpointNotFound, InvalidOptions
 from journal.core.ids import check_id
-from journal.core.ports import World
 from journal.core.records import BlobRef, CheckpointDeleted, CheckpointWritten
 from journal.engine import outside
+from journal.engine.run_reader import RunReader, reader_of
+from journal.engine.snapshots import Reader, before_turn
 from journal.replay.checkpoints import Checkpoint, Checkpoints
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
     from journal.engine.journal import Journal
-
-_PAGE = 500
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True):
@@ -56,9 +55,7 @@ class TurnCheckpoints:
         there = await self._known()
         chosen = there.next(name) if sequence is None else sequence
         value, blob = pack(data)
-        there.written(
-            Checkpoint(name, chosen, 0, 0.0, value)
-        )  # before it is durable: others count on from here
+        there.written(Checkpoint(name, chosen, value))  # before it is durable: others count on from here
         await self._record(key, CheckpointWritten(name=name, sequence=chosen, payload=value), blob)
         attempt.log.debug("checkpoint", name=name, sequence=chosen, size=len(data))
         return chosen
@@ -105,8 +102,13 @@ class TurnCheckpoints:
     async def _known(self) -> Checkpoints:
         attempt = self._attempt
         if attempt.checkpoints is None:
-            found = await fold_checkpoints(attempt.holding.world, attempt.holding.run)
-            attempt.checkpoints = attempt.checkpoints or found
+            holding = attempt.holding
+            reader = Reader(holding.world, holding.run, turn=attempt.turn_id)
+            await reader.read(before_turn(holding.claimed.submitted))
+            if attempt.checkpoints is None:
+                attempt.checkpoints, attempt.reader = reader.folded.checkpoints, reader
+                if reader.made is not None:
+                    holding.carry(reader.made)
         return attempt.checkpoints
 
 
@@ -118,28 +120,21 @@ class RunCheckpoints:
 
     async def list(self, run_id: str, name: str | None = None) -> list[CheckpointInfo]:
         """Those that are there, or those of that name, by name and sequence. Raises `RunNotFound`."""
-        await self._journal.get(run_id)
-        found = await fold_checkpoints((await self._journal.runtime()).world, run_id)
+        found = (await self._read(run_id)).folded.checkpoints
         return [CheckpointInfo(c.name, c.sequence, c.size) for c in found.all(name)]
 
     async def read(self, run_id: str, name: str, *, sequence: int | None = None) -> Any:
         """The payload of that one, else of the last of that name. Raises `RunNotFound`, `CheckpointNotFound`."""
-        await self._journal.get(run_id)
-        world = (await self._journal.runtime()).world
-        found = (await fold_checkpoints(world, run_id)).get(name, sequence)
+        reader = await self._read(run_id)
+        found = reader.folded.checkpoints.get(name, sequence)
         if found is None:
             raise CheckpointNotFound(run_id=run_id, name=name, sequence=sequence)
         payload = found.payload
         return values.decode(
-            await world.get_blob(run_id, payload.blob) if isinstance(payload, BlobRef) else payload
+            await reader.world.get_blob(run_id, payload.blob) if isinstance(payload, BlobRef) else payload
         )
 
-
-async def fold_checkpoints(world: World, run: str) -> Checkpoints:
-    """Those of the run, from its whole log."""
-    found, after = Checkpoints(), 0
-    while page := await world.read(run, after=after, limit=_PAGE):
-        for record in page:
-            found.add(record)
-        after = page[-1].seq
-    return found
+    async def _read(self, run_id: str) -> RunReader:
+        reader = await reader_of(self._journal, run_id)
+        await reader.read_on()
+        return reader

@@ -165,6 +165,11 @@ class Holding:
         if blob is not None:
             self._blobs.append(blob)
 
+    def carry(self, blob: Blob) -> None:
+        """Let it ride with whatever is appended next."""
+        if self.lost is None:
+            self._blobs.append(blob)
+
     async def commit(
         self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
     ) -> int:

@@ -28,7 +28,8 @@ class AttemptDocs:
 
     def __init__(self, attempt: "Attempt") -> None:
         self._attempt = attempt
-        self.documents = attempt.history.documents or Documents()
+        folded = attempt.history.folded
+        self.documents = Documents() if folded is None else folded.documents
         self._loaded: dict[str, bytes] = {}
         """Values that lie in blobs, by id."""
         self._ahead: dict[str, DocumentVersion] = {}
@@ -36,6 +37,8 @@ class AttemptDocs:
 
     async def load(self) -> None:
         """Fetch what may be read without waiting: the documents as they stand, and as the handler saw them."""
+        if not self._attempt.agent.docs:
+            return
         seen = {
             values.decode(observed.value)
             for key, observed in self._attempt.history.observed.items()

@@ -86,7 +86,8 @@ class AttemptFiles:
 
     def __init__(self, attempt: "Attempt") -> None:
         self._attempt = attempt
-        self.workspace = attempt.history.workspace or Workspace()
+        folded = attempt.history.folded
+        self.workspace = Workspace() if folded is None or not attempt.agent.has_files else folded.workspace
         self.limits = attempt.agent.workspace or VirtualWorkspace()
         self._contents = Contents()
         self._ahead: Tree | None = None

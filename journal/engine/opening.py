@@ -9,16 +9,14 @@ from journal.core.ports import Block, Finish, Release
 from journal.core.records import TurnBlocked
 from journal.engine.attempt import Attempt
 from journal.engine.claim import Holding
-from journal.replay.documents import Documents
+from journal.engine.snapshots import PAGE, Reader, before_turn
 from journal.replay.history import TurnHistory
-from journal.replay.workspace import Workspace
 
 if TYPE_CHECKING:
     from journal.engine.runtime import Runtime
 
 CRASH_LOOP_CAP = 16
 """Takeovers without progress after which a turn is taken for poisoned."""
-_PAGE = 500
 _CANNOT_READ_SECONDS = 30.0
 """How long a run that this worker cannot work on is left to others."""
 
@@ -30,11 +28,12 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
         await holding.commit(queue=Release())
         return None
     agent = runtime.agents.get(claimed.agent)
-    documents = Documents() if agent is not None and agent.docs else None
-    workspace = Workspace() if agent is not None and agent.has_files else None
-    history = TurnHistory(claimed.turn, documents, workspace)
+    history = TurnHistory(claimed.turn)
+    reader: Reader | None = None
+    if agent is not None and (agent.docs or agent.has_files):
+        reader = Reader(holding.world, holding.run, turn=claimed.turn)
     try:
-        await _read(runtime, holding, history)
+        await _read(holding, history, reader)
     except (RecordTooNew, UnknownRecordType) as error:
         runtime.log.warning("turn left to a newer worker", run=holding.run, reason=str(error))
         await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
@@ -52,7 +51,7 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
     if agent is None:
         await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
         return None
-    attempt = Attempt(runtime, holding, history, agent)
+    attempt = Attempt(runtime, holding, history, agent, reader)
     if claimed.takeovers > CRASH_LOOP_CAP:
         detail = (
             f"{claimed.takeovers} holders in a row died or fell silent without recording an outcome; "
@@ -63,20 +62,25 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
     return attempt
 
 
-async def _read(runtime: "Runtime", holding: Holding, history: TurnHistory) -> None:
-    world = holding.world
-    after = holding.claimed.submitted - 1
-    if after == 1 or history.documents is not None or history.workspace is not None:
+async def _read(holding: Holding, history: TurnHistory, reader: Reader | None) -> None:
+    world, after = holding.world, holding.claimed.submitted - 1
+    if reader is not None:
+        after = before_turn(holding.claimed.submitted)
+    elif after == 1:
         after = 0  # the first turn: what created the run stands just before it
-    elif after > 0:
+    if after > 0:
         history.extend(await world.read(holding.run, after=0, limit=1))
-    while True:
-        page = await world.read(holding.run, after=after, limit=_PAGE)
-        history.extend(page)
-        if len(page) < _PAGE:
-            break
-        after = page[-1].seq
-        await asyncio.sleep(0)
+    if reader is not None:
+        await reader.read(after, history.extend)
+        history.folded = reader.folded
+    else:
+        while True:
+            page = await world.read(holding.run, after=after, limit=PAGE)
+            history.extend(page)
+            if len(page) < PAGE:
+                break
+            after = page[-1].seq
+            await asyncio.sleep(0)
     if history.last_seq < holding.claimed.head or history.submitted is None:
         # What a damaged index hides is not there for a reader, and must not be taken for the end of the log.
         missing = holding.claimed.submitted if history.submitted is None else history.last_seq + 1

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, TypeVar
 from journal.core.codec import Blob, pack
 from journal.core.errors import DocumentBusy
 from journal.core.ids import check_id
-from journal.core.ports import START, Delta, offset_of
+from journal.core.ports import Delta, offset_at
 from journal.core.records import BlobRef, Body, DocumentEdit, DocumentEdited
 from journal.engine.documents import applied
 from journal.engine.run_reader import UPDATE_SECONDS, RunReader, reader_of
-from journal.replay.documents import Documents
 from journal.tools.documents import Document
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class RunDocs:
 
         async def make() -> tuple[Body, tuple[Blob, ...]]:
             nonlocal data
-            latest = reader.fold.latest(doc.kind)
+            latest = reader.folded.documents.latest(doc.kind)
             data = applied(doc, fn, await _value_of(reader, doc))
             value, blob = pack(data)
             base = None if latest is None else latest.digest
@@ -64,14 +63,14 @@ class RunDocs:
         """
         reader = await self._reader(run_id)
         world = reader.world
-        last = await reader.read_on()
+        await reader.read_on()
         yield await _value_of(reader, doc)
-        shown, upto = reader.fold.latest(doc.kind), 0
-        async for item in world.follow(run_id, offset=START if last is None else offset_of(last)):
+        shown, upto = reader.folded.documents.latest(doc.kind), 0
+        async for item in world.follow(run_id, offset=offset_at(reader.head)):
             if isinstance(item, Delta):
                 continue
-            reader.add(item)
-            latest = reader.fold.latest(doc.kind)
+            await reader.add(item)
+            latest = reader.folded.documents.latest(doc.kind)
             if latest is shown or item.seq < upto:
                 continue
             info = await world.run(run_id)
@@ -81,12 +80,12 @@ class RunDocs:
             shown = latest
             yield await _value_of(reader, doc)
 
-    async def _reader(self, run_id: str) -> RunReader[Documents]:
-        return await reader_of(self._journal, check_id(run_id, "run id"), Documents())
+    async def _reader(self, run_id: str) -> RunReader:
+        return await reader_of(self._journal, check_id(run_id, "run id"))
 
 
-async def _value_of(reader: RunReader[Documents], doc: Document[T]) -> T:
-    latest = reader.fold.latest(doc.kind)
+async def _value_of(reader: RunReader, doc: Document[T]) -> T:
+    latest = reader.folded.documents.latest(doc.kind)
     if latest is None:
         return doc.initial()
     value = latest.value

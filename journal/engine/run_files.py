@@ -8,7 +8,7 @@ from journal.core.ids import check_id
 from journal.core.records import Body, FileChange, FilesChanged, Value
 from journal.engine.files import INLINE_BYTES, as_bytes, read_content
 from journal.engine.run_reader import UPDATE_SECONDS, RunReader, reader_of
-from journal.replay.workspace import Workspace, digest_of
+from journal.replay.workspace import digest_of
 from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching, obstacle
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ class RunFiles:
         """The file's bytes. Raises `FileMissing` and `PathRefused`."""
         checked(path)
         reader = await self._read(run_id, at)
-        file = reader.fold.tree.get(path)
+        file = reader.folded.workspace.tree.get(path)
         if file is None:
             raise FileMissing(path=path)
         return await read_content(reader.world, reader.run, path, file)
 
     async def glob(self, run_id: str, pattern: str = "/**", *, at: int | None = None) -> Paths:
         """The paths that match, sorted; as `io.files.glob` does."""
-        return matching(pattern, (await self._read(run_id, at)).fold.tree.paths())
+        return matching(pattern, (await self._read(run_id, at)).folded.workspace.tree.paths())
 
     async def write(
         self, run_id: str, path: str, data: bytes | str, *, is_executable: bool | None = None
@@ -56,10 +56,10 @@ class RunFiles:
     ) -> None:
         checked(path)
         limits = await self._limits(run_id)
-        reader = await reader_of(self._journal, check_id(run_id, "run id"), Workspace())
+        reader = await reader_of(self._journal, check_id(run_id, "run id"))
 
         async def make() -> tuple[Body, tuple[Blob, ...]]:
-            tree = reader.fold.tree
+            tree = reader.folded.workspace.tree
             before = tree.get(path)
             value: Value | None = None
             blob: Blob | None = None
@@ -87,8 +87,8 @@ class RunFiles:
 
         await reader.append("files", make, self._journal.clock, busy)
 
-    async def _read(self, run_id: str, at: int | None) -> RunReader[Workspace]:
-        reader = await reader_of(self._journal, check_id(run_id, "run id"), Workspace())
+    async def _read(self, run_id: str, at: int | None) -> RunReader:
+        reader = await reader_of(self._journal, check_id(run_id, "run id"))
         await reader.read_on(at)
         return reader
 
@@ -105,4 +105,4 @@ class RunFiles:
     async def list(self, run_id: str, path: str = "/", *, at: int | None = None) -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
         checked(path, is_directory=True)
-        return listed(path, (await self._read(run_id, at)).fold.tree)
+        return listed(path, (await self._read(run_id, at)).folded.workspace.tree)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from journal.core.clock import Clock
 from journal.core.codec import Blob, seal
@@ -12,58 +12,68 @@ from journal.core.ids import new_batch_id, new_token
 from journal.core.ports import Batch, HeadMoved, Keyed, World
 from journal.core.records import Body, Record
 from journal.engine.offering import offer
+from journal.engine.snapshots import PAGE, Reader, before_turn
+from journal.replay.snapshot import Folded
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
 
 UPDATE_SECONDS = 30.0
 """How long an edit looks for its place between those of others."""
-_PAGE = 500
 _chance = random.SystemRandom()
 
 
-class Fold(Protocol):
-    """What records come to."""
+class RunReader:
+    """What one run's records come to, read as far as its log went."""
 
-    def add(self, record: Record, /) -> None:
-        """Take in the next record."""
-        ...
-
-
-F = TypeVar("F", bound=Fold)
-
-
-class RunReader(Generic[F]):
-    """A fold of one run, read as far as its log went."""
-
-    def __init__(self, world: World, run: str, fold: F) -> None:
+    def __init__(self, world: World, run: str) -> None:
         self.world = world
         self.run = run
-        self.fold = fold
-        self.head = 0
+        self._reader = Reader(world, run)
 
-    def add(self, record: Record) -> None:
+    @property
+    def folded(self) -> Folded:
+        """What stands by what was read."""
+        return self._reader.folded
+
+    @property
+    def head(self) -> int:
+        """Seq of the last record that was read."""
+        return self._reader.head
+
+    async def add(self, record: Record) -> None:
         """Take in the next record."""
-        self.fold.add(record)
-        self.head = record.seq
+        await self._reader.add((record,))
 
-    async def read_on(self, upto: int | None = None) -> Record | None:
-        """Read what is new, up to record `upto`; the last one. Raises `RunNotFound` and `RunGone`."""
+    async def read_on(self, upto: int | None = None) -> None:
+        """Read what is new, up to record `upto`. Raises `RunNotFound` and `RunGone`."""
         if upto is not None and upto < 1:
             raise InvalidOptions(f"at={upto}: records are numbered from 1")
-        last: Record | None = None
-        while limit := _PAGE if upto is None else max(0, min(_PAGE, upto - self.head)):
-            page = await self.world.read(self.run, after=self.head, limit=limit)
-            for last in page:
-                self.add(last)
-            if len(page) < limit:
-                break
+        if self.head == 0 and upto is None:
+            await self._begin()
+        else:
+            await self._go_on(upto)
         if self.head == 0:
             info = await self.world.run(self.run)
             if info is not None and info.moved_to is not None:
                 raise RunGone(run_id=self.run, to=info.moved_to)
             raise RunNotFound(run_id=self.run, world=self.world.url)
-        return last
+
+    async def _begin(self) -> None:
+        """Read from the latest snapshot on."""
+        info = await self.world.run(self.run)
+        after = 0 if info is None else info.head
+        if info is not None and info.turn is not None:
+            turn = await self.world.turn(self.run, info.turn)
+            after = after if turn is None else turn.submitted
+        await self._reader.read(before_turn(after))
+
+    async def _go_on(self, upto: int | None) -> None:
+        while limit := PAGE if upto is None else max(0, min(PAGE, upto - self.head)):
+            page = await self.world.read(self.run, after=self.head, limit=limit)
+            await self._reader.add(page)
+            if len(page) < limit:
+                break
 
     async def append(
         self,
@@ -90,6 +100,6 @@ class RunReader(Generic[F]):
             await asyncio.sleep(_chance.uniform(0, 0.005))
 
 
-async def reader_of(journal: "Journal", run_id: str, fold: F) -> RunReader[F]:
+async def reader_of(journal: "Journal", run_id: str) -> RunReader:
     """A reader of that run of the journal's store."""
-    return RunReader((await journal.runtime()).world, run_id, fold)
+    return RunReader((await journal.runtime()).world, run_id)

@@ -5,6 +5,7 @@ import msgspec
 from journal.core.errors import LogError
 from journal.core.ports import RunImage
 from journal.engine.digest import PIECE_ROWS, Source
+from journal.replay.snapshot import Folded
 from journal.replay.verify import MOST, Problem, Verifier
 
 
@@ -42,6 +43,8 @@ async def verify(source: Source, image: RunImage) -> Verified:
         if not page:
             break
         after = page[-1].seq
+    if verifier.snapshots and not verifier.problems:
+        await _compare_snapshots(source, run, verifier)
     for blob in image.blobs:
         try:
             verifier.add_blob(blob, await source.get_blob(run, blob))
@@ -55,3 +58,16 @@ async def verify(source: Source, image: RunImage) -> Verified:
         digest=verifier.digest,
         problems=tuple(verifier.problems),
     )
+
+
+async def _compare_snapshots(source: Source, run: str, verifier: Verifier) -> None:
+    folded, after, upto = Folded(), 0, max(verifier.snapshots)
+    while after < upto:
+        page = await source.read(run, after=after, limit=min(PIECE_ROWS, upto - after))
+        if not page:
+            break
+        for record in page:
+            folded.add(record)
+            after = record.seq
+            if after in verifier.snapshots:
+                verifier.compare(folded, after)

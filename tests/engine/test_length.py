@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from journal import Journal, Turn, TurnFailed
+from journal import Journal, Turn, TurnFailed, VirtualWorkspace, define_doc, io
 from journal.core.ports import RunQuery
 from journal.core.records import Record
 from journal.engine.order import Order
+from journal.replay.snapshot import EVERY
 from journal.worlds import open_world
 from journal.worlds.contract.harness import begin
 from journal.worlds.memory import MemoryWorld
 from journal.worlds.sqlite.world import SqliteWorld
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(3600)]
+Last = define_doc("last", 1, int, initial=-1)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -114,6 +116,34 @@ async def test_the_last_of_many_turns_reads_no_more_than_the_second(
             assert await work.run(n, run_id="r", key=f"t{n}") == n
             costs.append(read.total())
         assert costs[-1] <= costs[1] <= 20
+
+
+@lengths(200, 10_000)
+async def test_documents_and_files_are_not_folded_from_the_first_record(
+    url: str, count: int, read: Counter[int]
+) -> None:
+    """Whatever the length of the run: a turn begins with the latest snapshot and reads what came since."""
+    journal = Journal(url)
+
+    async def act(n: int) -> int:
+        io.docs.update(Last, lambda _: n)
+        await io.files.write(f"/{n % 7}", str(n))
+        return n
+
+    @journal.agent(docs=[Last], workspace=VirtualWorkspace())
+    async def work(turn: Turn, n: int) -> int:
+        seen = turn.docs.get(Last)
+        await turn.step(act, n)
+        return seen
+
+    async with journal:
+        costs = []
+        for n in range(count):
+            read.clear()
+            assert await work.run(n, run_id="r", key=f"t{n}") == n - 1
+            costs.append(read.total())
+        assert max(costs) <= EVERY + 40
+        assert min(costs[EVERY // 5 :]) <= 40, "right behind a snapshot it is that, and the turn"
 
 
 @lengths(1_000, 1_000_000)

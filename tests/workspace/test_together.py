@@ -18,7 +18,6 @@ from journal.engine.bundles import open_bundle
 from journal.engine.importing import import_bundle
 from journal.engine.moving import Mover
 from journal.engine.run_reader import RunReader
-from journal.replay.workspace import Workspace
 from journal.worlds import open_world
 from tests.engine.test_claims import usurp
 
@@ -117,10 +116,10 @@ async def test_random_changes_come_to_what_the_log_says(world_url: str, seed: in
         } == expected
         assert len(expected) <= 5
         assert sum(map(len, expected.values())) <= 20_000
-        reader = RunReader((await journal.runtime()).world, "r", Workspace())
+        reader = RunReader((await journal.runtime()).world, "r")
         await reader.read_on()
-        assert reader.fold.tree.count == len(expected)
-        assert reader.fold.tree.size == sum(map(len, expected.values()))
+        assert reader.folded.workspace.tree.count == len(expected)
+        assert reader.folded.workspace.tree.size == sum(map(len, expected.values()))
 
 
 @pytest.mark.parametrize("is_changed", [False, True])

@@ -23,7 +23,6 @@ from journal.core.records import CallOutcome, FileChange, FilesChanged
 from journal.engine.offline import replay
 from journal.engine.reading import read_file
 from journal.engine.run_reader import RunReader
-from journal.replay.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 BINARY = bytes(range(256))
@@ -673,6 +672,6 @@ async def test_a_crash_between_change_and_outcome_leaves_nothing(tmp_path: Path)
     async with journal:
         assert await work.run(None, run_id="r") == ["/before"]
         assert await journal.files.glob("r") == ["/before", "/life-2"]
-        reader = RunReader((await journal.runtime()).world, "r", Workspace())
+        reader = RunReader((await journal.runtime()).world, "r")
         await reader.read_on()
-        assert (reader.fold.tree.count, reader.fold.tree.size) == (2, 2)
+        assert (reader.folded.workspace.tree.count, reader.folded.workspace.tree.size) == (2, 2)
