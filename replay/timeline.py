@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from journal.replay.changes import marks
 from journal.replay.state import AttemptState, CallState, Kept, RetryState, RunState, TryState, TurnState
 
 Mark = Literal["plain", "good", "bad", "interrupted", "carried", "quiet"]
@@ -190,6 +191,8 @@ def _fate(
     size = outcome.value.size if outcome.value else None
     if outcome.by_hand:
         words += f", told by hand in record {outcome.by_hand}"
+    if changed := marks(outcome.body):
+        words += f", {', '.join(changed)}"
     aside = f", set aside by record {call.superseded_by}" if call.superseded_by else ""
     if tried is None:
         how = (

@@ -1,32 +1,53 @@
-"""`journal diff RUN_A RUN_B`."""
+"""`journal diff RUN_A RUN_B`, and `journal diff RUN N M`."""
+
+from functools import partial
 
 import click
 
 from journal.cli import exits
+from journal.cli.between import between, tell
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, records, with_found
 from journal.cli.settings import Settings, common_options, settings_of
+from journal.core.errors import InvalidOptions
 from journal.replay.diff import Difference, Parting, Recorded, diff
 from journal.replay.timeline import printable
 
 
 @click.command
 @click.argument("left", metavar="RUN_A")
-@click.argument("right", metavar="RUN_B")
+@click.argument("right", metavar="RUN_B|N")
+@click.argument("last", metavar="[M]", type=click.IntRange(1), required=False)
 @click.option("--all", "shows_all", is_flag=True, help="Every difference, not only the first.")
 @common_options
 @settings_of
-def command(settings: Settings, left: str, right: str, shows_all: bool) -> int:
-    """Say at which call two runs part, and how: by name, input or outcome.
+def command(settings: Settings, left: str, right: str, last: int | None, shows_all: bool) -> int:
+    """Say where two runs part, or what changed in one between two of its calls.
 
-    Each is a run of the store, or the file of an exported one. Exit code 0 if they did the same, 1 if they part.
+    Each is a run of the store, or the file of an exported one. RUN_A RUN_B: at which call they part, and how, by name,
+    input, outcome, documents or files. RUN N M: which calls were made from call N on until call M began, and
+    which documents, files and checkpoints call M found otherwise than call N. Exit code 0 if nothing differs, 1 if
+    something does.
     """
+    if last is not None:
+        told = with_found(settings, left, partial(between, first=_number(right), last=last))
+        if settings.as_json:
+            emit(told)
+        else:
+            tell(told)
+        return exits.FAILED if told.changes else exits.OK
     found = diff(*(with_found(settings, name, _read) for name in (left, right)))
     if settings.as_json:
         emit(found)
     else:
         _tell(found, left, right, shows_all)
     return exits.FAILED if found.partings else exits.OK
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not 1 <= (number := int(text)):
+        raise InvalidOptions(f"{text!r} is no number of a call: write RUN N M, or RUN_A RUN_B")
+    return number
 
 
 async def _read(found: Found) -> Recorded:

@@ -111,16 +111,20 @@ async def records(found: Found, *, after: int = 0, upto: int | None = None) -> A
 
 async def as_found(found: Found, state: F, at: int | None) -> F:
     """`state`, fed all records up to where call `at` began, or all. Raises `CallNotFound`."""
+    upto = None if at is None else await before_call(found, at)
+    async for record in records(found, upto=upto):
+        state.add(record)
+    return state
+
+
+async def before_call(found: Found, number: int) -> int:
+    """The seq of the record before the one in which that call began. Raises `CallNotFound`."""
     fold = RunFold()
     async for record in records(found):
-        if at is not None:
-            fold.add(record)
-            if len(fold.state.calls) >= at:
-                return state
-        state.add(record)
-    if at is not None:
-        raise CallNotFound(run_id=found.info.run, call=at, calls=len(fold.state.calls))
-    return state
+        fold.add(record)
+        if len(fold.state.calls) >= number:
+            return record.seq - 1
+    raise CallNotFound(run_id=found.info.run, call=number, calls=len(fold.state.calls))
 
 
 async def fill(found: Found, fold: RunFold) -> None:
