@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from journal.cli.logs import configure_logs
-from journal.cli.opening import run
+from journal.cli.opening import open_journal, run
 from journal.cli.settings import Settings
 from journal.core.codec import open_record
 from journal.core.errors import CallNotFound, InvalidId, LogError
@@ -21,6 +21,7 @@ from journal.engine.run_reader import Fold
 from journal.replay.bundle import START, Bundle
 from journal.replay.fold import RunFold
 from journal.replay.inputs import Inputs, blobs_of, whole
+from journal.worlds import world_exists
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Fold)
@@ -62,9 +63,18 @@ def is_file(name: str) -> bool:
         with Path(name).open("rb") as file:
             return name.endswith(SUFFIX) or file.read(len(START)) == START
     except InvalidId:
-        return Path(name).exists()
+        return Path(name).exists() or _is_like_a_file(name)
     except OSError:
         return False
+
+
+def _is_like_a_file(name: str) -> bool:
+    return "/" in name or Path(name).suffix[1:].isalpha()
+
+
+def no_file(name: str) -> str | None:
+    """What is to be said besides of a name that is no run: it looks like a file's, and there is none."""
+    return f"there is no file {name!r} here" if _is_like_a_file(name) and not Path(name).exists() else None
 
 
 def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[T]]) -> T:
@@ -76,7 +86,7 @@ def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[
             world = (await journal.runtime()).world
             return await main(Found(info, world, world))
 
-        return run(settings, in_store)
+        return run(settings, in_store, besides=no_file(name))
 
     async def in_file() -> T:
         with open_bundle(name) as bundle:
@@ -84,6 +94,18 @@ def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[
 
     configure_logs("debug" if settings.debug else "warning")
     return asyncio.run(in_file())
+
+
+def check_file(settings: Settings, name: str, check: Callable[[Journal, Bundle], Awaitable[None]]) -> None:
+    """Open an exported run; where there is no store yet, `check` it too: a refusal must not leave an empty one."""
+    journal = open_journal(settings)
+
+    async def check_alone(bundle: Bundle) -> None:
+        if not callable(journal.url) and not await world_exists(journal.url):
+            await check(journal, bundle)
+
+    with open_bundle(name) as bundle:
+        asyncio.run(check_alone(bundle))
 
 
 async def records(found: Found, *, after: int = 0, upto: int | None = None) -> AsyncIterator[Record]:

@@ -103,10 +103,11 @@ class UnknownAgent(UsageError):
 class RunNotFound(UsageError):
     """No run of that id in this world and namespace."""
 
-    def __init__(self, *, run_id: str, world: str) -> None:
+    def __init__(self, *, run_id: str, world: str, besides: str | None = None) -> None:
         self.run_id, self.world = run_id, world
+        also = "" if besides is None else f", and {besides}"
         super().__init__(
-            f"run {run_id!r} is not in {world.removesuffix(':')}: check the id (journal runs) and the store URL"
+            f"run {run_id!r} is not in {world.removesuffix(':')}{also}: check the id (journal runs) and the store URL"
         )
 
 
