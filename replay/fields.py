@@ -23,13 +23,38 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def differences(recorded: Any, asked: Any, path: str = "") -> list[Difference]:
-    """The places where `asked` is not what was `recorded`; at most 20, long values cut."""
+    """The places where `asked` is not what was `recorded`; at most 20, long values cut to where they differ."""
     found: list[Difference] = []
     for difference in _walk(recorded, asked, path):
         found.append(difference)
         if len(found) == _MOST:
             break
     return found
+
+
+def cut(one: str, other: str, longest: int = _LONGEST) -> tuple[str, str]:
+    """Both as they are, if they are short; else what stands where they first differ, with ``…`` for the rest."""
+    if len(one) <= longest and len(other) <= longest:
+        return one, other
+    start = max(0, _common(one, other) - longest // 4)
+    return _part(one, start, longest), _part(other, start, longest)
+
+
+def _part(text: str, start: int, longest: int) -> str:
+    behind = "…" if start + longest < len(text) else ""
+    return f"{'…' if start else ''}{text[start : start + longest]}{behind}"
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _walk(recorded: Any, asked: Any, path: str) -> Iterator[Difference]:
@@ -54,9 +79,19 @@ def _walk(recorded: Any, asked: Any, path: str) -> Iterator[Difference]:
     elif msgspec.json.encode(recorded) != msgspec.json.encode(
         asked
     ):  # 1 is not 1.0, nor 0.0 the same as -0.0
-        yield Difference(path or "value", _text(recorded), _text(asked))
+        texts = _json(recorded), _json(asked)
+        shown = (_with_length(part, whole) for part, whole in zip(cut(*texts), texts, strict=True))
+        yield Difference(path or "value", *shown)
 
 
 def _text(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
+    text = _json(value)
+    return text if len(text) <= _LONGEST else _with_length(f"{text[:_LONGEST]}…", text)
+
+
+def _with_length(shown: str, text: str) -> str:
+    return shown if shown == text else f"{shown} ({len(text):,} characters)"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

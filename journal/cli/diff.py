@@ -13,6 +13,9 @@ from journal.core.errors import InvalidOptions
 from journal.replay.diff import Difference, Parting, Recorded, diff
 from journal.replay.timeline import printable
 
+_BLOBS = 64
+"""How many large values are fetched at most; of others size and name are shown."""
+
 
 @click.command
 @click.argument("left", metavar="RUN_A")
@@ -36,7 +39,12 @@ def command(settings: Settings, left: str, right: str, last: int | None, shows_a
         else:
             tell(told)
         return exits.FAILED if told.changes else exits.OK
-    found = diff(*(with_found(settings, name, _read) for name in (left, right)))
+    sides = [(name, with_found(settings, name, _read)) for name in (left, right)]
+    found = diff(*(run for _, run in sides))
+    if any(run.wanted for _, run in sides):
+        for name, run in sides:
+            with_found(settings, name, partial(_fetch, run=run))
+        found = diff(*(run for _, run in sides))
     if settings.as_json:
         emit(found)
     else:
@@ -45,7 +53,7 @@ def command(settings: Settings, left: str, right: str, last: int | None, shows_a
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= (number := int(text)):
+    if not text.isdecimal() or not (number := int(text)) >= 1:
         raise InvalidOptions(f"{text!r} is no number of a call: write RUN N M, or RUN_A RUN_B")
     return number
 
@@ -55,6 +63,12 @@ async def _read(found: Found) -> Recorded:
     async for record in records(found):
         run.add(record)
     return run
+
+
+async def _fetch(found: Found, *, run: Recorded) -> None:
+    """The large values that are to be shown, so that it is seen where they differ."""
+    for blob in sorted(run.wanted)[:_BLOBS]:
+        run.blobs[blob] = await found.get_blob(blob)
 
 
 def _tell(found: Difference, left: str, right: str, shows_all: bool) -> None:

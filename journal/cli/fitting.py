@@ -48,7 +48,9 @@ async def check_settled(settings: Settings, journal: Journal, run: str, settle: 
         functions = list(_functions(journal, call.name))
         if len(functions) != 1:
             why = "no function" if not functions else "more than one function"
-            unchecked.append(f"call {call.number}: {why} {call.name!r} is at the top of the application's modules")
+            unchecked.append(
+                f"call {call.number}: {why} {call.name!r} is at the top of the application's modules"
+            )
             continue
         data = values.encode(told[call.number])
         what = f"--settle {call.number}, which {call.name!r} returns,"

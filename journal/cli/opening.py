@@ -86,8 +86,8 @@ def run(
 ) -> T:
     """Open the journal, run `main` on it, close it.
 
-    Raises `WorldUnavailable` if there is no store yet, unless the verb `makes_store`. `besides`: what else is not there,
-    to be said with it, and with `RunNotFound`.
+    Raises `WorldUnavailable` if there is no store yet, unless the verb `makes_store`. `besides`: what else is not
+    there, to be said with it, and with `RunNotFound`.
     """
     configure_logs("debug" if settings.debug else "warning")
     journal = open_journal(settings)

@@ -42,8 +42,8 @@ def command(
 ) -> int:
     """Draw a run: its attempts, its calls, what was interrupted and what carried on.
 
-    Calls are numbered in the order of their start, and say what they changed: `files: +2 ~1 -1`, `doc todo`. With --json one object: the folded state of the run, beside how
-    it stands in the queue.
+    Calls are numbered in the order of their start, and say what they changed: `files: +2 ~1 -1`, `doc todo`. With
+    --json one object: the folded state of the run, beside how it stands in the queue.
     """
     if at is not None and upto is not None:
         raise InvalidOptions("--at and --upto say the same in two ways: give one of them")

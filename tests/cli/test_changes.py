@@ -1,4 +1,4 @@
-"""What calls changed of documents, files and checkpoints, as the command line tells it; and exported, without extras."""
+"""What calls changed of documents, files and checkpoints, as the command line tells it; exported ones too."""
 
 import json
 from pathlib import Path

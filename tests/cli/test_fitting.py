@@ -150,4 +150,4 @@ def test_another_input_of_a_pydantic_model_is_taken(cli: Cli, app: Path) -> None
     forked = cli("fork", "r", "--at", "1", "--as", "s", "--input", '{"id": 2}')
     assert forked.exit_code == 0, forked.output
     cli("worker", "--until-idle")
-    assert 'output: 2' in cli("show", "s", "--values").stdout
+    assert "output: 2" in cli("show", "s", "--values").stdout
