@@ -32,6 +32,31 @@ def differences(recorded: Any, asked: Any, path: str = "") -> list[Difference]:
     return found
 
 
+def first_difference(recorded: Any, asked: Any, path: str = "") -> str:
+    """Where the two first differ, in words. A list that only became longer, as a conversation does, is told as that."""
+    if type(recorded) is dict and type(asked) is dict:
+        for key in [*recorded, *(key for key in asked if key not in recorded)]:
+            if key in recorded and key in asked and not _is_same(recorded[key], asked[key]):
+                return first_difference(recorded[key], asked[key], f"{path}.{key}" if path else key)
+    if type(recorded) is list and type(asked) is list:
+        for place, (then, now) in enumerate(zip(recorded, asked, strict=False)):
+            if not _is_same(then, now):
+                return first_difference(then, now, f"{path}[{place}]")
+        if len(recorded) != len(asked):
+            return _length(recorded, asked, path or "it")
+    return str(next(_walk(recorded, asked, path), "nowhere"))
+
+
+def _length(recorded: list[Any], asked: list[Any], path: str) -> str:
+    """One of the two begins with all of the other."""
+    more = len(asked) - len(recorded)
+    if more > 0:
+        first = f"[{len(recorded)}] is {_text(asked[len(recorded)])}"
+        return f"{path} goes on with {more:,} more behind the {len(recorded):,} recorded: {first}"
+    first = f"[{len(asked)}] was {_text(recorded[len(asked)])}"
+    return f"{path} ends after {len(asked):,}, where {-more:,} more were recorded: {first}"
+
+
 def cut(one: str, other: str, longest: int = _LONGEST) -> tuple[str, str]:
     """Both as they are, if they are short; else what stands where they first differ, with ``…`` for the rest."""
     if len(one) <= longest and len(other) <= longest:
@@ -76,12 +101,16 @@ def _walk(recorded: Any, asked: Any, path: str) -> Iterator[Difference]:
                 yield Difference(below, MISSING, _text(asked[place]))
             else:
                 yield from _walk(recorded[place], asked[place], below)
-    elif msgspec.json.encode(recorded) != msgspec.json.encode(
-        asked
-    ):  # 1 is not 1.0, nor 0.0 the same as -0.0
+    elif not _is_same(recorded, asked):
         texts = _json(recorded), _json(asked)
         shown = (_with_length(part, whole) for part, whole in zip(cut(*texts), texts, strict=True))
         yield Difference(path or "value", *shown)
+
+
+def _is_same(recorded: Any, asked: Any) -> bool:
+    return msgspec.json.encode(recorded) == msgspec.json.encode(
+        asked
+    )  # 1 is not 1.0, nor 0.0 the same as -0.0
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, before_call, fill, records, with_found
 from journal.cli.runs import info_of
 from journal.cli.settings import Settings, common_options, settings_of
-from journal.core.errors import InvalidOptions, LogError
+from journal.core.errors import InvalidOptions, LogError, ways_on
 from journal.core.ports import RunInfo
 from journal.engine.held import advice, is_held_back
 from journal.replay.changes import Content
@@ -139,7 +139,8 @@ def _advise(info: RunInfo, state: RunState, held_back: bool) -> None:
     elif held_back:
         remark(f"held back: {advice(info.run)}")
     elif info.status == "blocked":
-        remark(f"find out why, then: journal retry {info.run}")
+        reason = next((turn.blocked.reason for turn in state.turns if turn.blocked is not None), "")
+        remark(ways_on(info.run, reason) or f"find out why, then: journal retry {info.run}")
     elif info.status == "failed":
         remark(f"once its cause is gone: journal retry {info.run}")
 

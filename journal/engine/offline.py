@@ -14,12 +14,12 @@ from journal.core import values
 from journal.core.codec import open_record
 from journal.core.errors import ControlFlow, CorruptRecord, Diverged, LogUnreadable, TurnNotFound
 from journal.core.failures import describe
-from journal.core.records import Accepted, CallIntent, ErrorInfo, TurnFinished, TurnRetried
+from journal.core.records import Accepted, ErrorInfo, TurnFinished, TurnRetried
 from journal.engine.attempt import Attempt, _call_of, _control_flow, _place
+from journal.engine.parting import recorded_input, where_inputs_part
 from journal.engine.readonly import LogEnds, NoDeltas, NoDeps, ReadOnlyHolding, Refused, offline
 from journal.replay.fields import Difference, differences
 from journal.replay.history import TurnHistory
-from journal.replay.inputs import blobs_of, whole
 from journal.replay.matcher import Decision, Probe, Run, Serve, Settle, parting
 from journal.replay.recorded import RecordedRun
 from journal.replay.verdict import Ended, Next, NextCall, Replay, ReplayedCall, compared, ended
@@ -327,7 +327,8 @@ class OfflineAttempt(Attempt):
             replay.detail = f"the code did nothing that is recorded for {self.stall_seconds:g} s{recorded}"
 
     async def _parting(self, replay: Replay, error: Diverged, call: "Call | None") -> None:
-        replay.verdict, replay.detail = "diverged", parting(error)
+        replay.verdict = "diverged"
+        replay.detail = parting(error, await where_inputs_part(self, error))
         if call is None or error.recorded is None or error.recorded.get("key") != call.key:
             return
         known = self.history.calls[call.key]
@@ -336,20 +337,13 @@ class OfflineAttempt(Attempt):
         before: dict[str, Any] = {"kind": known.intent.kind, "name": known.intent.name}
         now: dict[str, Any] = {"kind": call.kind, "name": call.name}
         with suppress(LogUnreadable, CorruptRecord):
-            data = await self._input(call.key, known.intent, known.intent_seqs[-1])
+            data = await recorded_input(self, call.key)
             if data is not None and call.input is not None:
                 before["input"], now["input"] = values.decode(data), values.decode(call.input)
         replay.differences = differences(before, now)
         if not replay.differences and known.intent.input_digest != call.input_digest:
             digests = known.intent.input_digest.hex(), call.input_digest.hex()
             replay.differences = [Difference("input_digest", *digests)]
-
-    async def _input(self, key: str, intent: CallIntent, seq: int) -> bytes | None:
-        """The call's input as it was recorded, whole."""
-        found = self.history.difference_of(key)
-        if found is None:
-            return await self.recorded(intent.input, seq)
-        return whole(found, {ref.blob: await self.load(ref) or b"" for ref in blobs_of(found)})
 
 
 def _missing(error: BaseException | None) -> str | None:
