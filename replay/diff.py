@@ -195,10 +195,12 @@ def _pair(left: _Said | None, right: _Said | None) -> tuple[str | None, str | No
     if one is None or other is None:
         return None, None
     ways = cut(one.text, other.text, _SHOWN)
-    return left and _spelled(left, ways[0]), right and _spelled(right, ways[1])
+    return _spelled(left, ways[0]), _spelled(right, ways[1])
 
 
-def _spelled(said: _Said, shown: str) -> str:
+def _spelled(said: _Said | None, shown: str) -> str | None:
+    if said is None:
+        return None
     note = f" ({said.note})" if said.note and shown != said.text else ""
     return f"{said.head} {shown}{note}".strip()
 

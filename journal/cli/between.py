@@ -1,7 +1,6 @@
 """What changed in a run between two of its calls: `journal diff RUN N M`."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
@@ -12,6 +11,8 @@ from journal.core.errors import CallNotFound, InvalidOptions
 from journal.core.records import BlobRef, Value
 from journal.replay import changes
 from journal.replay.changes import Content, sign
+from journal.replay.checkpoints import Checkpoint
+from journal.replay.documents import DocumentVersion
 from journal.replay.fields import MISSING, Difference, differences
 from journal.replay.fold import RunFold
 from journal.replay.state import CallState
@@ -85,42 +86,44 @@ async def _place(found: Found, number: int) -> int | None:
 def _call(call: CallState) -> Call:
     outcome = call.outcome
     changed = [] if outcome is None else changes.marks(outcome.body)
-    return Call(call.number, call.kind, call.key, outcome and outcome.status, changed)
+    return Call(call.number, call.kind, call.key, None if outcome is None else outcome.status, changed)
 
 
-async def _changes(found: Found, before: Content, after: Content) -> Any:
+async def _changes(found: Found, before: Content, after: Content) -> AsyncIterator[Change]:
     for doc in changes.documents(before.documents, after.documents):
-        old, new = doc.before, doc.after
-        yield Change(
-            "document", doc.doc, sign(old, new), _of(old and old.seq), _of(new and new.seq),
-            await _fields(found, old and old.value, new and new.value),
-        )  # fmt: skip
+        yield await _change(found, "document", doc.doc, _version(doc.before), _version(doc.after))
     for file in changes.files(before.workspace, after.workspace):
         signed = sign(file.before, file.after)
         yield Change("file", file.path, signed, _file(file.before), _file(file.after))
     for point in changes.checkpoints(before.checkpoints, after.checkpoints):
-        was, now = point.before, point.after
-        yield Change(
-            "checkpoint", f"{point.name} {point.sequence}", sign(was, now), _of(was and was.seq),
-            _of(now and now.seq), await _fields(found, was and was.payload, now and now.payload),
-        )  # fmt: skip
+        name = f"{point.name} {point.sequence}"
+        yield await _change(found, "checkpoint", name, _written(point.before), _written(point.after))
 
 
-async def _fields(found: Found, before: Value | None, after: Value | None) -> list[Difference]:
+_Kept = tuple[int, Value]
+"""The record that wrote it, and what."""
+
+
+def _version(version: DocumentVersion | None) -> _Kept | None:
+    return None if version is None else (version.seq, version.value)
+
+
+def _written(checkpoint: Checkpoint | None) -> _Kept | None:
+    return None if checkpoint is None else (checkpoint.seq, checkpoint.payload)
+
+
+async def _change(found: Found, what: str, name: str, before: _Kept | None, after: _Kept | None) -> Change:
+    words = [None if kept is None else f"record {kept[0]}" for kept in (before, after)]
+    texts = [MISSING if kept is None else await _read(found, kept[1]) for kept in (before, after)]
     if before is None or after is None:
-        value = await _read(found, after if before is None else before)
-        text = msgspec.json.encode(value).decode()
-        return [Difference("", MISSING, text) if before is None else Difference("", text, MISSING)]
-    return differences(await _read(found, before), await _read(found, after))
+        fields = [Difference("", *texts)]
+    else:
+        fields = differences(*(values.decode(text.encode()) for text in texts))
+    return Change(what, name, sign(before, after), words[0], words[1], fields)
 
 
-async def _read(found: Found, value: Value | None) -> Any:
-    data = await found.get_blob(value.blob) if isinstance(value, BlobRef) else value
-    return None if data is None else values.decode(data)
-
-
-def _of(seq: int | None) -> str | None:
-    return None if seq is None else f"record {seq}"
+async def _read(found: Found, value: Value) -> str:
+    return (await found.get_blob(value.blob) if isinstance(value, BlobRef) else value).decode()
 
 
 def _file(file: File | None) -> str | None:

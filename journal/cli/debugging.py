@@ -83,7 +83,7 @@ class Debugger(pdb.Pdb):
 
 def _up_to(trace: TracebackType | None, last: int) -> TracebackType | None:
     """The traceback without what lies below its frame `last`."""
-    parts = []
+    parts: list[TracebackType] = []
     while trace is not None and len(parts) <= last:
         parts.append(trace)
         trace = trace.tb_next

@@ -139,7 +139,7 @@ def _spelled(part: Any) -> Any:
         case list():
             return [_spelled(item) for item in part]
         case msgspec.msgpack.Ext():
-            return part.data.hex()
+            return bytes(part.data).hex()
         case _:
             return part
 
