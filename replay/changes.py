@@ -1,40 +1,17 @@
-"""What changed of documents, files and checkpoints: within one call, and between two places of a run's log. Pure."""
+"""What changed of documents, files and checkpoints between two places of a run's log. Pure."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
-from journal.core.records import CallOutcome, FileChange, Record
+from journal.core.records import Record
 from journal.replay.checkpoints import Checkpoint, Checkpoints
 from journal.replay.documents import Documents, DocumentVersion
 from journal.replay.workspace import File, Workspace, digest_of
 
 Sign = Literal["+", "~", "-"]
 """New, changed, gone."""
-_REJECTED = "!"
-_ORDER = "+~-!"
-
-
-def marks(outcome: CallOutcome) -> list[str]:
-    """What the call changed, in short: ``files: +2 ~1``, ``doc todo``. ``!`` counts what was rejected."""
-    found = []
-    if outcome.files:
-        counts = Counter(_sign(change) for change in outcome.files)
-        found.append("files: " + " ".join(f"{sign}{counts[sign]}" for sign in _ORDER if counts[sign]))
-    for doc in dict.fromkeys(edit.doc for edit in outcome.edits):
-        is_rejected = all(edit.rejected is not None for edit in outcome.edits if edit.doc == doc)
-        found.append(f"doc {doc}{_REJECTED if is_rejected else ''}")
-    return found
-
-
-def _sign(change: FileChange) -> str:
-    if change.rejected is not None:
-        return _REJECTED
-    if change.content is None:
-        return "-"
-    return "+" if change.base is None else "~"
 
 
 class Content:

@@ -21,11 +21,12 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
+from journal.replay.documents import Documents
 from journal.replay.fields import cut
 from journal.replay.fold import RunFold
 from journal.replay.history import CallHistory, TurnHistory
 from journal.replay.inputs import blobs_of, whole
-from journal.replay.workspace import file_of
+from journal.replay.workspace import File, Workspace, file_of
 
 How = Literal[
     "turn", "input of the turn", "call", "name", "input", "outcome", "documents", "files", "end of the turn"
@@ -39,6 +40,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     """One difference; None on the side that has nothing there."""
 
     turn: str
+    """Empty for what both runs hold in the end, whoever wrote it: documents and files."""
     how: How
     key: str | None = None
     """Of the call; where the runs make another call each, that of the left one."""
@@ -74,12 +76,15 @@ class Recorded:
         """The bytes of values that do not lie in their records, as far as somebody has fetched them."""
         self.wanted: set[str] = set()
         """Those that would have been shown, had they been there."""
+        self.documents, self.workspace = Documents(), Workspace()
         self._fold = RunFold()
         self._created: Record | None = None
 
     def add(self, record: Record) -> None:
         """Take in the next record. Raises a `LogError` for one that cannot be read."""
         self._fold.add(record)
+        self.documents.add(record)
+        self.workspace.add(record)
         if record.type == RunCreated.TYPE:
             self._created = record
         if record.turn is None:
@@ -136,7 +141,25 @@ def diff(left: Recorded, right: Recorded) -> Difference:
                 partings.append(parting)
             elif not partings:
                 alike += 1
+    told = {parting.how for parting in partings}
+    partings += [parting for parting in _contents(left, right) if parting.how not in told]
     return Difference(alike, partings)
+
+
+def _contents(left: Recorded, right: Recorded) -> Iterator[Parting]:
+    """Where documents and files differ in the end: no call may say so, since the application edits them too."""
+    docs = [
+        {doc: run.shown(versions[-1].value) for doc, versions in run.documents.versions.items() if versions}
+        for run in (left, right)
+    ]
+    files = [
+        {path: _Said(_file(run.workspace.tree.get(path))) for path in run.workspace.tree.paths()}
+        for run in (left, right)
+    ]
+    hows: tuple[tuple[How, list[dict[str, _Said]]], ...] = (("documents", docs), ("files", files))
+    for how, (one, other) in hows:
+        if one != other:
+            yield _parting("", _Found(how, *_only(one, other)))
 
 
 def _turn(turn: str, left: Recorded, right: Recorded) -> Iterator[Parting | None]:
@@ -250,9 +273,10 @@ def _files(run: Recorded, outcome: CallOutcome | None) -> dict[str, _Said]:
 
 
 def _change(change: FileChange) -> str:
-    file = file_of(change, 0)
-    if change.rejected is not None:
-        return f"rejected: {change.rejected}"
+    return f"rejected: {change.rejected}" if change.rejected is not None else _file(file_of(change, 0))
+
+
+def _file(file: File | None) -> str:
     if file is None:
         return "deleted"
     return f"{file.size:,} bytes, digest {file.digest.hex()}{', executable' if file.is_executable else ''}"

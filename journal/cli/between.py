@@ -16,7 +16,7 @@ from journal.replay.documents import DocumentVersion
 from journal.replay.fields import MISSING, Difference, differences
 from journal.replay.fold import RunFold
 from journal.replay.state import CallState
-from journal.replay.timeline import Mark, printable
+from journal.replay.timeline import Mark, marks, printable
 from journal.replay.workspace import File
 
 _MARKS: dict[str, Mark] = {"+": "good", "-": "bad", "~": "carried"}
@@ -85,7 +85,7 @@ async def _place(found: Found, number: int) -> int | None:
 
 def _call(call: CallState) -> Call:
     outcome = call.outcome
-    changed = [] if outcome is None else changes.marks(outcome.body)
+    changed = [] if outcome is None else marks(outcome.body)
     return Call(call.number, call.kind, call.key, None if outcome is None else outcome.status, changed)
 
 

@@ -90,4 +90,6 @@ def _tell(found: Difference, left: str, right: str, shows_all: bool) -> None:
 
 
 def _place(parting: Parting) -> str:
+    if not parting.turn:
+        return "in the end"
     return f"turn {parting.turn}{f', {parting.key}' if parting.key else ''}"

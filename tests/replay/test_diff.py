@@ -5,7 +5,16 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record, seal
-from journal.core.records import BlobRef, CallIntent, CallOutcome, DocumentEdit, FileChange, TurnFinished
+from journal.core.records import (
+    BlobRef,
+    CallIntent,
+    CallOutcome,
+    DocumentEdit,
+    DocumentEdited,
+    FileChange,
+    FilesChanged,
+    TurnFinished,
+)
 from journal.replay.diff import Difference, diff, recorded
 from journal.replay.fields import differences
 from tests.replay.hand import Hand, refund
@@ -179,3 +188,21 @@ def test_differences_of_fields_show_where_long_texts_differ() -> None:
     assert found.path == "a"
     assert found.recorded == f'…{"x" * 50}apples" (1,008 characters)'
     assert found.asked == f"…{'x' * 50}pears{'x' * 145}… (2,007 characters)"
+
+
+def test_what_the_application_wrote_is_compared_too() -> None:
+    def edited(todo: bytes, *files: FileChange) -> Hand:
+        hand = worked("a#1")
+        hand.add(DocumentEdited(edit=DocumentEdit(doc="todo", version=1, value=todo)), turn=None)
+        hand.add(FilesChanged(changes=files), turn=None)
+        return hand
+
+    one, same = FileChange(path="/a", content=b"1"), FileChange(path="/b", content=b"")
+    assert compare(edited(b"[1]", one, same), edited(b"[1]", one, same)) == Difference(1, [])
+    documents, files = compare(edited(b"[1]", one, same), edited(b"[2]", same)).partings
+    assert (documents.turn, documents.how, documents.left, documents.right) == (
+        "", "documents", "todo: [1]", "todo: [2]",
+    )  # fmt: skip
+    assert (files.how, files.left, files.right) == (
+        "files", f"/a: 1 bytes, digest {values.digest(b'1').hex()}", None,
+    )  # fmt: skip
