@@ -13,7 +13,7 @@ from journal.replay import changes
 from journal.replay.changes import Content, sign
 from journal.replay.checkpoints import Checkpoint
 from journal.replay.documents import DocumentVersion
-from journal.replay.fields import MISSING, Difference, differences
+from journal.replay.fields import MISSING, Difference, cut, differences
 from journal.replay.fold import RunFold
 from journal.replay.state import CallState
 from journal.replay.timeline import Mark, marks, printable
@@ -150,5 +150,5 @@ def _lines(change: Change) -> Iterator[str]:
     yield f"{change.sign} {change.what} {change.name}: {words}"
     for field in change.fields:
         where = f"{field.path}: " if field.path else ""
-        parts = (part for part in (field.recorded, field.asked) if part != MISSING or field.path)
+        parts = (cut(part, "")[0] for part in (field.recorded, field.asked) if part != MISSING or field.path)
         yield f"    {where}{' → '.join(parts)}"

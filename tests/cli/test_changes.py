@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from journal.core.ids import new_batch_id
+from journal.core.ports import Batch, Keyed, Wake, World
+from journal.worlds.contract.harness import raw
 from tests.cli.conftest import Cli, objects
 from tests.cli.test_bundles import without_extras
+from tests.cli.test_fork import in_world
 
 APP = """
 from journal import Journal, Turn, VirtualWorkspace, define_doc, io, step
@@ -159,3 +164,18 @@ def test_an_exported_file_needs_the_base_package_only_and_brings_its_blobs(ran: 
         assert (done.returncode, done.stderr.startswith("exported, ") or not done.stderr) == (0, True)
     assert without_extras(away, "diff", "r.jsonl", "1", "4").returncode == 1
     assert [path.name for path in away.iterdir()] == ["r.jsonl"]
+
+
+def test_log_shows_what_is_in_a_record_of_a_later_version(cli: Cli, ran: Path) -> None:
+    async def add(world: World) -> None:
+        body = msgspec.msgpack.encode(
+            {"v": 9, "said": b'{"to":"you"}', "token": b"\x01\x02", "more": [1, "x"]}
+        )
+        record = raw("r", body, kind="call.teleported", turn="start", key="later#1")
+        await world.append(Batch("r", new_batch_id(), Keyed("newer", b"digest"), (record,), queue=Wake()))
+
+    in_world("sqlite:journal.db", add)
+    line = cli("log", "r", "--values").stdout.splitlines()[-1]
+    assert '"body":{"v":9,"said":{"to":"you"},"token":"0102","more":[1,"x"]}' in line
+    assert "has the unknown type 'call.teleported'" in line
+    assert "you" not in cli("log", "r").stdout.splitlines()[-1]
