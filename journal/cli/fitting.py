@@ -43,8 +43,8 @@ async def check_settled(settings: Settings, journal: Journal, run: str, settle: 
         return [f"call {number}: no application is named (--app)" for number in told]
     unchecked = []
     for call in await _calls(journal, run):
-        if call.number not in told:
-            continue
+        if call.number not in told or not _may_be_settled(call):
+            continue  # the retry says why not
         functions = list(_functions(journal, call.name))
         if len(functions) != 1:
             why = "no function" if not functions else "more than one function"
@@ -53,9 +53,14 @@ async def check_settled(settings: Settings, journal: Journal, run: str, settle: 
             )
             continue
         data = values.encode(told[call.number])
-        what = f"--settle {call.number}, which {call.name!r} returns,"
-        check_result(*functions[0], data, what=what)
+        check_result(*functions[0], data, what=f"--settle {call.number} (the result of {call.name!r})")
     return unchecked
+
+
+def _may_be_settled(call: CallState) -> bool:
+    outcome = call.outcome
+    is_open = outcome is None or outcome.status == "unknown" or outcome.by_hand is not None
+    return is_open and call.superseded_by is None
 
 
 def say_unchecked(unchecked: list[str]) -> None:

@@ -97,7 +97,7 @@ def test_a_settled_value_of_another_type_is_refused(
         return
     assert refused.exit_code == 2
     assert reason in refused.stderr
-    assert f"--settle 1, which {which!r} returns,{f' at {path}' if path else ''}: " in refused.stderr
+    assert f"--settle 1 (the result of {which!r}){f' at {path}' if path else ''}: " in refused.stderr
     assert records(cli, "r") == before
 
 
