@@ -113,7 +113,7 @@ async def check_exists(url: str | None, besides: str | None = None) -> None:
         raise WorldUnavailable(
             f"there is no store here, and none was made: {advice}"
             if besides is None
-            else f"{besides}, and no store that could have such a run: check the name, or --world",
+            else f"{besides}, and there is no store that could have such a run: check the name, or --world",
             world=redact_url(resolve_url(url)),
         )
 

@@ -73,8 +73,11 @@ def _is_like_a_file(name: str) -> bool:
 
 
 def no_file(name: str) -> str | None:
-    """What is to be said besides of a name that is no run: it looks like a file's, and there is none."""
-    return f"there is no file {name!r} here" if _is_like_a_file(name) and not Path(name).exists() else None
+    """What is to be said besides of a name that is no run, where it looks like a file's."""
+    if not _is_like_a_file(name):
+        return None
+    is_there = Path(name).is_file()
+    return f"the file {name!r} is no exported run" if is_there else f"there is no file {name!r} here"
 
 
 def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[T]]) -> T:

@@ -12,7 +12,9 @@ from tests.cli.conftest import Cli
 def test_a_file_that_is_not_there_is_told_as_a_file(cli: Cli, home: Path, verb: str, name: str) -> None:
     absent = cli(verb, name)
     assert absent.exit_code == 6
-    assert f"there is no file '{name}' here, and no store that could have such a run" in absent.stderr
+    assert (
+        f"there is no file '{name}' here, and there is no store that could have such a run" in absent.stderr
+    )
     cli("submit", "support", "x")
     absent = cli(verb, name)
     assert absent.exit_code == 4
@@ -25,6 +27,14 @@ def test_a_name_that_is_no_run_id_is_a_file(cli: Cli, home: Path) -> None:
     assert (absent.exit_code, "my order.jsonl: it cannot be read" in absent.stderr) == (6, True)
     cli("submit", "support", "x")
     assert cli("show", "my order").exit_code == 2
+
+
+def test_a_file_that_is_no_export_is_told_as_that(cli: Cli, home: Path) -> None:
+    absent = cli("show", "app.py")
+    assert (absent.exit_code, "the file 'app.py' is no exported run" in absent.stderr) == (6, True)
+    cli("submit", "support", "x")
+    absent = cli("show", "app.py")
+    assert (absent.exit_code, "and the file 'app.py' is no exported run" in absent.stderr) == (4, True)
 
 
 def test_a_run_that_is_not_there_is_told_as_a_run(cli: Cli, home: Path) -> None:

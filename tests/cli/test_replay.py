@@ -228,7 +228,7 @@ def test_pdb_opens_at_the_error_that_was_not_recorded(ran: Path) -> None:
 def test_pdb_opens_where_the_handler_waits(ran: Path) -> None:
     waits = APP.replace(
         "    paid = await",
-        "    await asyncio.sleep(0 if first else 1)\n    await asyncio.Event().wait()\n    paid = await",
+        "    await asyncio.Event().wait()\n    paid = await",
     )
     (ran / "app.py").write_text(waits)
     out, code, err = debugged_where_it_parts(ran, "p third, fourth", "c")
