@@ -21,16 +21,17 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
+from journal.replay.documents import Documents
+from journal.replay.fields import cut
 from journal.replay.fold import RunFold
 from journal.replay.history import CallHistory, TurnHistory
 from journal.replay.inputs import blobs_of, whole
-from journal.replay.workspace import file_of
+from journal.replay.workspace import File, Workspace, file_of
 
 How = Literal[
     "turn", "input of the turn", "call", "name", "input", "outcome", "documents", "files", "end of the turn"
 ]
 """`turn`, `call`: only one of them has it. `name`: another name or kind."""
-Changes = Callable[[CallOutcome | None], dict[str, str]]
 _SHOWN = 200
 _NAMES = 5
 
@@ -39,6 +40,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     """One difference; None on the side that has nothing there."""
 
     turn: str
+    """Empty for what both runs hold in the end, whoever wrote it: documents and files."""
     how: How
     key: str | None = None
     """Of the call; where the runs make another call each, that of the left one."""
@@ -49,10 +51,20 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     right: str | None = None
 
 
+class _Said(msgspec.Struct, frozen=True):
+    """What one side says, whole."""
+
+    text: str
+    head: str = ""
+    """What is not to be cut off before it."""
+    note: str = ""
+    """What stands for the rest where the text is cut."""
+
+
 class _Found(msgspec.Struct, frozen=True):
     how: How
-    left: str | None
-    right: str | None
+    left: _Said | None
+    right: _Said | None
 
 
 class Recorded:
@@ -60,12 +72,19 @@ class Recorded:
 
     def __init__(self) -> None:
         self.turns: dict[str, TurnHistory] = {}
+        self.blobs: dict[str, bytes] = {}
+        """The bytes of values that do not lie in their records, as far as somebody has fetched them."""
+        self.wanted: set[str] = set()
+        """Those that would have been shown, had they been there."""
+        self.documents, self.workspace = Documents(), Workspace()
         self._fold = RunFold()
         self._created: Record | None = None
 
     def add(self, record: Record) -> None:
         """Take in the next record. Raises a `LogError` for one that cannot be read."""
         self._fold.add(record)
+        self.documents.add(record)
+        self.workspace.add(record)
         if record.type == RunCreated.TYPE:
             self._created = record
         if record.turn is None:
@@ -77,6 +96,18 @@ class Recorded:
                 history.add(self._created)
         if history is not None:
             history.add(record)
+
+    def shown(self, value: Value | None, digest: bytes = b"") -> _Said:
+        """A value as people read it; `digest` is that of an input, which stands for one that was not kept."""
+        if isinstance(value, BlobRef):
+            if value.blob not in self.blobs:
+                self.wanted.add(value.blob)
+                return _Said(f"{value.size:,} bytes, blob {value.blob}")
+            value = self.blobs[value.blob]
+        if value is None:
+            return _Said(digest.hex())
+        note = f"{len(value):,} bytes{f', digest {digest.hex()}' if digest else ''}"
+        return _Said(value.decode(errors="replace"), note=note)
 
     def numbers(self, turn: str) -> dict[str, int]:
         """The numbers of the turn's calls, by key: of the last where several had it."""
@@ -110,7 +141,25 @@ def diff(left: Recorded, right: Recorded) -> Difference:
                 partings.append(parting)
             elif not partings:
                 alike += 1
+    told = {parting.how for parting in partings}
+    partings += [parting for parting in _contents(left, right) if parting.how not in told]
     return Difference(alike, partings)
+
+
+def _contents(left: Recorded, right: Recorded) -> Iterator[Parting]:
+    """Where documents and files differ in the end: no call may say so, since the application edits them too."""
+    docs = [
+        {doc: run.shown(versions[-1].value) for doc, versions in run.documents.versions.items() if versions}
+        for run in (left, right)
+    ]
+    files = [
+        {path: _Said(_file(run.workspace.tree.get(path))) for path in run.workspace.tree.paths()}
+        for run in (left, right)
+    ]
+    hows: tuple[tuple[How, list[dict[str, _Said]]], ...] = (("documents", docs), ("files", files))
+    for how, (one, other) in hows:
+        if one != other:
+            yield _parting("", _Found(how, *_only(one, other)))
 
 
 def _turn(turn: str, left: Recorded, right: Recorded) -> Iterator[Parting | None]:
@@ -123,12 +172,8 @@ def _turn(turn: str, left: Recorded, right: Recorded) -> Iterator[Parting | None
     assert here.submitted is not None
     assert there.submitted is not None
     if here.submitted.input_digest != there.submitted.input_digest:
-        yield Parting(
-            turn=turn,
-            how="input of the turn",
-            left=_shown(here.submitted.input),
-            right=_shown(there.submitted.input),
-        )
+        ways = left.shown(here.submitted.input), right.shown(there.submitted.input)
+        yield _parting(turn, _Found("input of the turn", *ways))
     numbers, others = left.numbers(turn), right.numbers(turn)
     calls, theirs = _made(here), _made(there)
     only_there = [call for key, call in theirs.items() if key not in calls]
@@ -138,26 +183,49 @@ def _turn(turn: str, left: Recorded, right: Recorded) -> Iterator[Parting | None
         found = (
             _Found("call", _name(call), _name(instead))
             if other is None
-            else _difference((here, call), (there, other))
+            else _difference((left, here, call), (right, there, other))
         )
         if found is None:
             yield None
             continue
         their_key = key if instead is None else instead.key
-        yield Parting(
-            turn=turn,
-            how=found.how,
-            key=key,
-            left_call=numbers.get(key),
-            right_call=others.get(their_key),
-            left=found.left,
-            right=found.right,
-        )
+        yield _parting(turn, found, key, numbers.get(key), others.get(their_key))
     for call in only_there:
-        yield Parting(turn=turn, how="call", key=call.key, right_call=others.get(call.key), right=_name(call))
-    ends = _end(here.finished), _end(there.finished)
+        yield _parting(turn, _Found("call", None, _name(call)), call.key, None, others.get(call.key))
+    ends = _end(left, here.finished), _end(right, there.finished)
     if ends[0] != ends[1]:
-        yield Parting(turn=turn, how="end of the turn", left=ends[0], right=ends[1])
+        yield _parting(turn, _Found("end of the turn", *ends))
+
+
+def _parting(
+    turn: str, found: _Found, key: str | None = None, left: int | None = None, right: int | None = None
+) -> Parting:
+    shown = _pair(found.left, found.right)
+    return Parting(
+        turn=turn,
+        how=found.how,
+        key=key,
+        left_call=left,
+        right_call=right,
+        left=shown[0],
+        right=shown[1],
+    )
+
+
+def _pair(left: _Said | None, right: _Said | None) -> tuple[str | None, str | None]:
+    """Both sides as they are shown: long ones by what stands around the place where they differ."""
+    one, other = left or right, right or left
+    if one is None or other is None:
+        return None, None
+    ways = cut(one.text, other.text, _SHOWN)
+    return _spelled(left, ways[0]), _spelled(right, ways[1])
+
+
+def _spelled(said: _Said | None, shown: str) -> str | None:
+    if said is None:
+        return None
+    note = f" ({said.note})" if said.note and shown != said.text else ""
+    return f"{said.head} {shown}{note}".strip()
 
 
 def _made(history: TurnHistory) -> dict[str, CallHistory]:
@@ -165,10 +233,11 @@ def _made(history: TurnHistory) -> dict[str, CallHistory]:
     return {key: call for key, call in history.calls.items() if call.intent or call.outcome}
 
 
-def _difference(
-    one: tuple[TurnHistory, CallHistory], another: tuple[TurnHistory, CallHistory]
-) -> _Found | None:
-    left, right = one[1], another[1]
+_Side = tuple[Recorded, TurnHistory, CallHistory]
+
+
+def _difference(one: _Side, another: _Side) -> _Found | None:
+    left, right = one[2], another[2]
     mine, other = left.intent, right.intent
     if mine is not None and other is not None:
         if (mine.name, mine.kind) != (other.name, other.kind):
@@ -176,52 +245,67 @@ def _difference(
         if mine.input_digest != other.input_digest:
             return _Found("input", _input(*one), _input(*another))
     if _result(left.outcome) != _result(right.outcome):
-        return _Found("outcome", _outcome(left.outcome), _outcome(right.outcome))
+        return _Found("outcome", _outcome(one[0], left.outcome), _outcome(another[0], right.outcome))
     changes: tuple[tuple[How, Changes], ...] = (("documents", _documents), ("files", _files))
     for how, changed in changes:
-        mine_changed, others_changed = changed(left.outcome), changed(right.outcome)
-        if mine_changed != others_changed:
-            return _Found(how, _only(mine_changed, others_changed), _only(others_changed, mine_changed))
+        ways = changed(one[0], left.outcome), changed(another[0], right.outcome)
+        if ways[0] != ways[1]:
+            return _Found(how, *_only(*ways))
     return None
 
 
-def _documents(outcome: CallOutcome | None) -> dict[str, str]:
+Changes = Callable[[Recorded, CallOutcome | None], dict[str, _Said]]
+
+
+def _documents(run: Recorded, outcome: CallOutcome | None) -> dict[str, _Said]:
     """What the call made of each document that it edited, as people read it."""
     edits = () if outcome is None else outcome.edits
-    return {e.doc: f"rejected: {e.rejected}" if e.rejected is not None else _shown(e.value) for e in edits}
+    return {
+        e.doc: _Said(f"rejected: {e.rejected}") if e.rejected is not None else run.shown(e.value)
+        for e in edits
+    }
 
 
-def _files(outcome: CallOutcome | None) -> dict[str, str]:
+def _files(run: Recorded, outcome: CallOutcome | None) -> dict[str, _Said]:
     """What the call made of each file that it changed."""
-    return {change.path: _change(change) for change in (() if outcome is None else outcome.files)}
+    del run
+    return {change.path: _Said(_change(change)) for change in (() if outcome is None else outcome.files)}
 
 
 def _change(change: FileChange) -> str:
-    file = file_of(change, 0)
-    if change.rejected is not None:
-        return f"rejected: {change.rejected}"
+    return f"rejected: {change.rejected}" if change.rejected is not None else _file(file_of(change, 0))
+
+
+def _file(file: File | None) -> str:
     if file is None:
         return "deleted"
     return f"{file.size:,} bytes, digest {file.digest.hex()}{', executable' if file.is_executable else ''}"
 
 
-def _only(one: dict[str, str], other: dict[str, str]) -> str | None:
-    """What `other` has not, or otherwise; cut short."""
-    found = [f"{name}: {said}" for name, said in sorted(one.items()) if other.get(name) != said]
-    more = f" and {len(found) - _NAMES:,} more" if len(found) > _NAMES else ""
-    return f"{'; '.join(found[:_NAMES])}{more}" if found else None
+def _only(one: dict[str, _Said], other: dict[str, _Said]) -> tuple[_Said | None, _Said | None]:
+    """What each has that the other has not, or otherwise; the first few."""
+    names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+    pairs = {name: _pair(one.get(name), other.get(name)) for name in names[:_NAMES]}
+    more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
+    sides = []
+    for place in range(2):
+        said = [f"{name}: {shown}" for name, pair in pairs.items() if (shown := pair[place]) is not None]
+        sides.append(_Said("", head=f"{'; '.join(said)}{more}") if said else None)
+    return sides[0], sides[1]
 
 
-def _input(history: TurnHistory, call: CallHistory) -> str:
+def _input(run: Recorded, history: TurnHistory, call: CallHistory) -> _Said:
     """What the call was given, whole."""
     assert call.intent is not None
     digest = call.intent.input_digest
     found = history.difference_of(call.key)
     if found is None:
-        return _shown(call.intent.input, digest)
-    if any(True for _ in blobs_of(found)):
-        return f"{found.size:,} bytes, digest {digest.hex()}"
-    return _shown(whole(found), digest)
+        return run.shown(call.intent.input, digest)
+    missing = {ref.blob for ref in blobs_of(found)} - run.blobs.keys()
+    if missing:
+        run.wanted |= missing
+        return _Said(f"{found.size:,} bytes, digest {digest.hex()}")
+    return run.shown(whole(found, run.blobs), digest)
 
 
 def _result(outcome: CallOutcome | None) -> object:
@@ -229,34 +313,26 @@ def _result(outcome: CallOutcome | None) -> object:
     return outcome and (outcome.status, outcome.value, outcome.error, outcome.cancelled)
 
 
-def _name(call: CallHistory | None) -> str | None:
+def _name(call: CallHistory | None) -> _Said | None:
     if call is None:
         return None
-    return f"{call.intent.kind} {call.key} ({call.intent.name})" if call.intent is not None else call.key
+    return _Said(
+        f"{call.intent.kind} {call.key} ({call.intent.name})" if call.intent is not None else call.key
+    )
 
 
-def _outcome(outcome: CallOutcome | None) -> str | None:
-    return None if outcome is None else _ended(outcome.status, outcome.value, outcome.error)
+def _outcome(run: Recorded, outcome: CallOutcome | None) -> _Said | None:
+    return None if outcome is None else _ended(run, outcome.status, outcome.value, outcome.error)
 
 
-def _end(finished: TurnFinished | None) -> str | None:
-    return None if finished is None else _ended(finished.status, finished.output, finished.error)
+def _end(run: Recorded, finished: TurnFinished | None) -> _Said | None:
+    return None if finished is None else _ended(run, finished.status, finished.output, finished.error)
 
 
-def _ended(status: str, value: Value | None, error: ErrorInfo | None) -> str:
+def _ended(run: Recorded, status: str, value: Value | None, error: ErrorInfo | None) -> _Said:
     if error is not None:
-        said = error.args if error.args is not None else error.data
-        return f"{status} {error.type}{f' ({error.code})' if error.code else ''} {_shown(said)}".rstrip()
-    return f"{status} {_shown(value)}".rstrip()
-
-
-def _shown(value: Value | None, digest: bytes = b"") -> str:
-    """A value as people read it; one that is long by its beginning and its digest."""
-    if value is None:
-        return digest.hex()
-    if isinstance(value, BlobRef):
-        return f"{value.size:,} bytes, blob {value.blob}"
-    text = value.decode(errors="replace")
-    if len(text) <= _SHOWN:
-        return text
-    return f"{text[:_SHOWN]}… ({len(value):,} bytes{f', digest {digest.hex()}' if digest else ''})"
+        said = run.shown(error.args if error.args is not None else error.data)
+        status = f"{status} {error.type}{f' ({error.code})' if error.code else ''}"
+    else:
+        said = run.shown(value)
+    return msgspec.structs.replace(said, head=status)

@@ -143,8 +143,8 @@ def _shown(data: Value | None) -> dict[str, str]:
     return {"input": data.decode()} if isinstance(data, bytes) and len(data) <= _SHOWN_BYTES else {}
 
 
-def parting(error: Diverged) -> str:
-    """Where code and log part, in words."""
+def parting(error: Diverged, where: str | None = None) -> str:
+    """Where code and log part, in words; `where`: at which place of the input."""
     recorded, asked = error.recorded or {}, error.asked
     if recorded.get("ending") == "cancelled":
         return (
@@ -167,6 +167,9 @@ def parting(error: Diverged) -> str:
         )
     if recorded.get("kind") != asked.get("kind"):
         return f"the code asks for {asked.get('key')!r} as a {asked.get('kind')}, and it was a {recorded.get('kind')}"
+    is_shown = "input" in recorded and "input" in asked
+    if where is not None and not is_shown:
+        return f"the code asks for {asked.get('key')!r} with another input than was recorded: {where}"
     return (
         f"the code asks for {asked.get('key')!r} with the input {asked.get('input', 'another')}, "
         f"and it was recorded with {recorded.get('input', 'another')}"

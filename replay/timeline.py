@@ -5,12 +5,14 @@ colours by mark. A call stands under every attempt that touched it, always with 
 interrupted call and what became of it can be read one below the other.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
 
+from journal.core.records import CallOutcome, FileChange
 from journal.replay.state import AttemptState, CallState, Kept, RetryState, RunState, TryState, TurnState
 
 Mark = Literal["plain", "good", "bad", "interrupted", "carried", "quiet"]
@@ -190,6 +192,8 @@ def _fate(
     size = outcome.value.size if outcome.value else None
     if outcome.by_hand:
         words += f", told by hand in record {outcome.by_hand}"
+    if changed := marks(outcome.body):
+        words += f", {', '.join(changed)}"
     aside = f", set aside by record {call.superseded_by}" if call.superseded_by else ""
     if tried is None:
         how = (
@@ -202,6 +206,26 @@ def _fate(
         return "carried", f"settled: {words}, {how}{aside}", None, size
     good: Mark = "good" if outcome.status == "ok" else "bad"
     return "carried" if earlier else good, f"{again}{words}{aside}", call.duration_seconds, size
+
+
+def marks(outcome: CallOutcome) -> list[str]:
+    """What the call changed, in short: ``files: +2 ~1 -1`` (new, changed, gone; ``!1`` rejected), ``doc todo``."""
+    found: list[str] = []
+    if outcome.files:
+        counts = Counter(_sign(change) for change in outcome.files)
+        found.append("files: " + " ".join(f"{sign}{counts[sign]}" for sign in "+~-!" if counts[sign]))
+    for doc in dict.fromkeys(edit.doc for edit in outcome.edits):
+        is_rejected = all(edit.rejected is not None for edit in outcome.edits if edit.doc == doc)
+        found.append(f"doc {doc}{'!' if is_rejected else ''}")
+    return found
+
+
+def _sign(change: FileChange) -> str:
+    if change.rejected is not None:
+        return "!"
+    if change.content is None:
+        return "-"
+    return "+" if change.base is None else "~"
 
 
 def _tokens(usage: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""pdb in the frame that asks for a call, for `journal replay --pdb-at`.
+"""pdb in the frame that asks for a call (`journal replay --pdb-at`), or where the code parts from the log (`--pdb`).
 
 The call is asked for on top of the code that makes it, so that code's frame is found below the engine's. Where a
 harness or a task of its own stands between, the handler is suspended at that moment, and its frame is found where it
@@ -12,9 +12,10 @@ import os
 import pdb
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import journal
@@ -55,15 +56,41 @@ class Debugger(pdb.Pdb):
         else:
             sys.settrace(self.trace_dispatch)
 
+    def stop_at_error(self, error: BaseException) -> None:
+        """Open the prompt where `error` was raised, or in the last frame of theirs that it came through."""
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        trace = error.__traceback__
+        places = [place for place, _ in traceback.walk_tb(trace)]
+        theirs = [place for place, frame in enumerate(places) if self._is_theirs(frame)]
+        self.reset()
+        self.interaction(None, _up_to(trace, theirs[-1] if theirs else len(places) - 1))
+
+    @staticmethod
+    def _is_theirs(frame: FrameType) -> bool:
+        return not os.path.abspath(frame.f_code.co_filename).startswith(_NOT_THEIRS)
+
     def _frame(self) -> FrameType:
         on_stack = list(_outwards(inspect.currentframe()))
         for frame in on_stack:
-            if not os.path.abspath(frame.f_code.co_filename).startswith(_NOT_THEIRS):
+            if self._is_theirs(frame):
                 return frame
         for frame in (*on_stack, *_suspended()):
             if frame.f_code is self._code:
                 return frame
         return on_stack[0]
+
+
+def _up_to(trace: TracebackType | None, last: int) -> TracebackType | None:
+    """The traceback without what lies below its frame `last`."""
+    parts: list[TracebackType] = []
+    while trace is not None and len(parts) <= last:
+        parts.append(trace)
+        trace = trace.tb_next
+    found: TracebackType | None = None
+    for part in reversed(parts):
+        found = TracebackType(found, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    return found
 
 
 def _code_of(handler: Callable[..., Any]) -> CodeType | None:

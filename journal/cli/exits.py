@@ -11,6 +11,7 @@ import click
 
 from journal.core.errors import (
     BundleError,
+    FileMissing,
     JournalError,
     LogError,
     RunGone,
@@ -37,6 +38,7 @@ _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (RunNotFound, NOT_FOUND),
     (TurnNotFound, NOT_FOUND),
     (RunGone, NOT_FOUND),
+    (FileMissing, NOT_FOUND),
     (UsageError, USAGE),
     (TurnFailed, FAILED),
     (TurnBlocked, BLOCKED),

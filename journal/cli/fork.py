@@ -5,16 +5,18 @@ from typing import Any
 import click
 import msgspec
 
+from journal.cli.fitting import fit_input
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
-from journal.cli.reading import is_file
+from journal.cli.reading import check_file, is_file, no_file
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.cli.waiting import say_output, wait_for
 from journal.core import values
 from journal.engine.bundles import open_bundle
-from journal.engine.fork import Forked, fork_bundle, fork_run
+from journal.engine.fork import Forked, check_fork, fork_bundle, fork_run
 from journal.engine.handle import Handle
 from journal.engine.journal import Journal
+from journal.replay.bundle import Bundle
 
 
 @click.command
@@ -43,19 +45,26 @@ def command(
     is_of_file = is_file(run_id)
     value = msgspec.UNSET if given is None else values.parse(given, what="--input")
 
+    def fit(journal: Journal, agent: str) -> Any:
+        return value if given is None else fit_input(journal, agent, value, what="--input")
+
+    async def check(journal: Journal, bundle: Bundle) -> None:
+        await check_fork(journal, bundle, at=at, new_id=new_id, input=fit(journal, bundle.image.agent))
+
     async def fork(journal: Journal) -> tuple[Forked, Handle[Any], Any]:
         if is_of_file:
             with open_bundle(run_id) as bundle:
-                forked = await fork_bundle(journal, bundle, at=at, new_id=new_id, input=value)
+                fitting = fit(journal, bundle.image.agent)
+                forked = await fork_bundle(journal, bundle, at=at, new_id=new_id, input=fitting)
         else:
-            forked = await fork_run(journal, run_id, at=at, new_id=new_id, input=value)
+            fitting = fit(journal, (await journal.get(run_id)).agent)
+            forked = await fork_run(journal, run_id, at=at, new_id=new_id, input=fitting)
         handle = await journal.handle(forked.run, forked.turn)
         return forked, handle, await wait_for(journal, handle) if is_waiting else None
 
     if is_of_file:
-        with open_bundle(run_id):
-            pass  # a file that is none makes no store
-    forked, handle, output = run(settings, fork, makes_store=is_of_file)
+        check_file(settings, run_id, check)
+    forked, handle, output = run(settings, fork, makes_store=is_of_file, besides=no_file(run_id))
     if is_waiting:
         say_output(settings, handle, output)
     elif settings.as_json:

@@ -4,9 +4,10 @@ import click
 
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
+from journal.cli.reading import check_file
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.engine.bundles import open_bundle
-from journal.engine.importing import Imported, import_bundle
+from journal.engine.importing import Imported, check_bundle, import_bundle
 from journal.engine.journal import Journal
 
 
@@ -26,8 +27,7 @@ def command(settings: Settings, file: str) -> None:
         with open_bundle(file) as bundle:
             return await import_bundle(bundle, (await journal.runtime()).world, lambda _: None)
 
-    with open_bundle(file):
-        pass  # a file that is none makes no store
+    check_file(settings, file, lambda journal, bundle: check_bundle(bundle, journal.namespace))
     done = run(settings, bring_in, makes_store=True)
     if settings.as_json:
         emit(done)

@@ -16,7 +16,7 @@ from journal.core.records import BlobRef, Packed, Record
 from journal.replay.timeline import Mark, printable
 
 _LONGEST = 400
-_VALUES = frozenset({"input", "value", "output", "args", "data", "recorded", "asked"})
+_VALUES = frozenset({"input", "value", "output", "args", "data", "recorded", "asked", "payload"})
 """Fields that hold what users and models said; the rest are facts about it."""
 _LEFT_OUT = frozenset({"v", "nonce"})
 """The format's number, and what the idempotency keys of the run are made of."""
@@ -108,7 +108,7 @@ def _body(record: Record, with_values: bool, given: bytes | None) -> dict[str, A
     try:
         body = open_record(record)
     except LogError as error:
-        return {"unreadable": str(error)}
+        return {"unreadable": str(error), **({"body": _unread(record)} if with_values else {})}
     found = _fields(body, with_values)
     if (said := found.pop("difference", None)) is not None:
         new = found.get("input", {"size": 0})
@@ -116,6 +116,32 @@ def _body(record: Record, with_values: bool, given: bytes | None) -> dict[str, A
         if given is not None:
             found["input"] = msgspec.Raw(given)
     return found
+
+
+def _unread(record: Record) -> Any:
+    """What stands in a body that this version does not know."""
+    try:
+        return _spelled(msgspec.msgpack.decode(record.body))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return record.body.hex()
+
+
+def _spelled(part: Any) -> Any:
+    """`part` as JSON: bytes that are JSON as that, others in hexadecimal."""
+    match part:
+        case bytes():
+            try:
+                return values.decode(part)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                return part.hex()
+        case dict():
+            return {str(key): _spelled(value) for key, value in part.items()}
+        case list():
+            return [_spelled(item) for item in part]
+        case msgspec.msgpack.Ext():
+            return bytes(part.data).hex()
+        case _:
+            return part
 
 
 def _fields(body: Any, with_values: bool) -> dict[str, Any]:

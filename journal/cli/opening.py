@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from journal.cli.logs import configure_logs
 from journal.cli.settings import Settings
-from journal.core.errors import UsageError, WorldUnavailable
+from journal.core.errors import RunNotFound, UsageError, WorldUnavailable
 from journal.core.ids import check_id
 from journal.engine.journal import Journal
 from journal.worlds import redact_url, resolve_url, world_exists
@@ -77,28 +77,43 @@ def load_app(spec: str) -> Journal:
     return found
 
 
-def run(settings: Settings, main: Callable[[Journal], Awaitable[T]], *, makes_store: bool = False) -> T:
+def run(
+    settings: Settings,
+    main: Callable[[Journal], Awaitable[T]],
+    *,
+    makes_store: bool = False,
+    besides: str | None = None,
+) -> T:
     """Open the journal, run `main` on it, close it.
 
-    Raises `WorldUnavailable` if there is no store yet, unless the verb `makes_store`.
+    Raises `WorldUnavailable` if there is no store yet, unless the verb `makes_store`. `besides`: what else is not
+    there, to be said with it, and with `RunNotFound`.
     """
     configure_logs("debug" if settings.debug else "warning")
     journal = open_journal(settings)
 
     async def opened() -> T:
         if not makes_store and not callable(journal.url):
-            await check_exists(journal.url)
+            await check_exists(journal.url, besides)
         async with journal:
-            return await main(journal)
+            try:
+                return await main(journal)
+            except RunNotFound as error:
+                if besides is None:
+                    raise
+                raise RunNotFound(run_id=error.run_id, world=error.world, besides=besides) from None
 
     return asyncio.run(opened())
 
 
-async def check_exists(url: str | None) -> None:
+async def check_exists(url: str | None, besides: str | None = None) -> None:
     """Raise `WorldUnavailable` if there is no store at `url`: who only looks shall make none by a typo."""
     if not await world_exists(url):
+        advice = "check --world (what submits or works makes one)"
         raise WorldUnavailable(
-            "there is no store here, and none was made: check --world (what submits or works makes one)",
+            f"there is no store here, and none was made: {advice}"
+            if besides is None
+            else f"{besides}, and there is no store that could have such a run: check the name, or --world",
             world=redact_url(resolve_url(url)),
         )
 

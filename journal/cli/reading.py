@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from journal.cli.logs import configure_logs
-from journal.cli.opening import run
+from journal.cli.opening import open_journal, run
 from journal.cli.settings import Settings
 from journal.core.codec import open_record
 from journal.core.errors import CallNotFound, InvalidId, LogError
@@ -22,6 +22,7 @@ from journal.replay.documents import Documents
 from journal.replay.fold import RunFold
 from journal.replay.inputs import Inputs, blobs_of, whole
 from journal.replay.workspace import Workspace
+from journal.worlds import world_exists
 
 T = TypeVar("T")
 F = TypeVar("F", Documents, Workspace)
@@ -63,9 +64,21 @@ def is_file(name: str) -> bool:
         with Path(name).open("rb") as file:
             return name.endswith(SUFFIX) or file.read(len(START)) == START
     except InvalidId:
-        return Path(name).exists()
+        return Path(name).exists() or _is_like_a_file(name)
     except OSError:
         return False
+
+
+def _is_like_a_file(name: str) -> bool:
+    return "/" in name or Path(name).suffix[1:].isalpha()
+
+
+def no_file(name: str) -> str | None:
+    """What is to be said besides of a name that is no run, where it looks like a file's."""
+    if not _is_like_a_file(name):
+        return None
+    is_there = Path(name).is_file()
+    return f"the file {name!r} is no exported run" if is_there else f"there is no file {name!r} here"
 
 
 def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[T]]) -> T:
@@ -77,7 +90,7 @@ def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[
             world = (await journal.runtime()).world
             return await main(Found(info, world, world))
 
-        return run(settings, in_store)
+        return run(settings, in_store, besides=no_file(name))
 
     async def in_file() -> T:
         with open_bundle(name) as bundle:
@@ -85,6 +98,18 @@ def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[
 
     configure_logs("debug" if settings.debug else "warning")
     return asyncio.run(in_file())
+
+
+def check_file(settings: Settings, name: str, check: Callable[[Journal, Bundle], Awaitable[None]]) -> None:
+    """Open an exported run; where there is no store yet, `check` it too: a refusal must not leave an empty one."""
+    journal = open_journal(settings)
+
+    async def check_alone(bundle: Bundle) -> None:
+        if not callable(journal.url) and not await world_exists(journal.url):
+            await check(journal, bundle)
+
+    with open_bundle(name) as bundle:
+        asyncio.run(check_alone(bundle))
 
 
 async def records(found: Found, *, after: int = 0, upto: int | None = None) -> AsyncIterator[Record]:
@@ -112,16 +137,20 @@ async def records(found: Found, *, after: int = 0, upto: int | None = None) -> A
 
 async def as_found(found: Found, state: F, at: int | None) -> F:
     """`state`, fed all records up to where call `at` began, or all. Raises `CallNotFound`."""
+    upto = None if at is None else await before_call(found, at)
+    async for record in records(found, upto=upto):
+        state.add(record)
+    return state
+
+
+async def before_call(found: Found, number: int) -> int:
+    """The seq of the record before the one in which that call began. Raises `CallNotFound`."""
     fold = RunFold()
     async for record in records(found):
-        if at is not None:
-            fold.add(record)
-            if len(fold.state.calls) >= at:
-                return state
-        state.add(record)
-    if at is not None:
-        raise CallNotFound(run_id=found.info.run, call=at, calls=len(fold.state.calls))
-    return state
+        fold.add(record)
+        if len(fold.state.calls) >= number:
+            return record.seq - 1
+    raise CallNotFound(run_id=found.info.run, call=number, calls=len(fold.state.calls))
 
 
 async def fill(found: Found, fold: RunFold) -> None:

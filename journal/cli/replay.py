@@ -15,7 +15,6 @@ from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import InvalidOptions, TurnNotFound, UnknownAgent
-from journal.engine.agent import Agent
 from journal.engine.offline import STALL_SECONDS, replay
 from journal.engine.reading import read_run
 from journal.replay.recorded import RecordedRun
@@ -39,9 +38,23 @@ from journal.replay.verdict import Ended, Replay, ReplayedCall
     metavar="N",
     help="Open the debugger in the handler when it asks for call N, before it is served.",
 )
+@click.option(
+    "--pdb",
+    "is_debugged",
+    is_flag=True,
+    help="Open the debugger where the code parts from the log: in the frame that asks for another call, at the error "
+    "that was not recorded, or where the handler waits for what is not.",
+)
 @common_options
 @settings_of
-def command(settings: Settings, run_id: str, turn: str | None, until: int | None, pdb_at: int | None) -> int:
+def command(
+    settings: Settings,
+    run_id: str,
+    turn: str | None,
+    until: int | None,
+    pdb_at: int | None,
+    is_debugged: bool,
+) -> int:
     """Run the code again against a run's log: nothing acts, nothing is written.
 
     RUN may be an exported file. Recorded calls are answered from the log; code between calls does run. Calls are
@@ -58,7 +71,8 @@ def command(settings: Settings, run_id: str, turn: str | None, until: int | None
     chosen = _turn(state, turn)
     for number in (until, pdb_at):
         _check_number(state, chosen, number)
-    debugger = None if pdb_at is None else Debugger(agent.handler)
+    debugger = Debugger(agent.handler) if is_debugged or pdb_at is not None else None
+    has_opened = False
 
     def watch(call: ReplayedCall) -> bool:
         if not settings.as_json:
@@ -67,11 +81,29 @@ def command(settings: Settings, run_id: str, turn: str | None, until: int | None
             debugger.stop()
         return call.number != until and (debugger is None or not debugger.quitting)
 
+    def parted(words: str, error: BaseException | None) -> None:
+        nonlocal has_opened
+        if debugger is None or debugger.quitting:
+            return
+        has_opened = True
+        say(printable(words), "bad")
+        if error is None:
+            debugger.stop()
+        else:
+            debugger.stop_at_error(error)
+
     found = asyncio.run(
-        _replay(agent, log, chosen.id, watch, STALL_SECONDS if debugger is None else FAR_SECONDS)
+        replay(
+            agent,
+            log,
+            turn=chosen.id,
+            watch=watch,
+            parted=parted if is_debugged else None,
+            stall_seconds=STALL_SECONDS if pdb_at is None else FAR_SECONDS,
+        )
     )
     sys.settrace(None)
-    if debugger is not None and debugger.quitting:
+    if debugger is not None and debugger.quitting and not has_opened:
         found.verdict, found.differences, found.replayed = "stopped", [], None
         found.detail = "stopped in the debugger"
     if found.verdict == "missing":
@@ -80,18 +112,19 @@ def command(settings: Settings, run_id: str, turn: str | None, until: int | None
         emit(as_json(found))
     else:
         _tell(found, chosen)
+    if is_debugged and found.has_parted and not has_opened:
+        at = (
+            f": --pdb-at {found.calls[-1].number} stops at the last call that it asked for"
+            if found.calls
+            else ""
+        )
+        remark(f"the handler had ended before that could be told, and the debugger finds no frame of it{at}")
     return BLOCKED if found.has_parted else OK
 
 
 async def _recorded(found: Found) -> RecordedRun:
     """The run, read whole: nothing is open while its code runs."""
     return await read_run(found.source, found.info.run)
-
-
-async def _replay(
-    agent: Agent[Any, Any], log: RecordedRun, turn: str, watch: Any, stall_seconds: float
-) -> Replay:
-    return await replay(agent, log, turn=turn, watch=watch, stall_seconds=stall_seconds)
 
 
 def _turn(state: RunState, turn: str | None) -> TurnState:

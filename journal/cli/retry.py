@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from journal.cli.fitting import check_settled, say_unchecked
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
 from journal.cli.settings import Settings, common_options, settings_of
@@ -61,9 +62,11 @@ def command(
     settle = parse_settled(settled)
 
     async def send_on(journal: Journal) -> tuple[Handle[Any], Any]:
+        unchecked = await check_settled(settings, journal, run_id, settle)
         handle = await journal.retry(
             run_id, turn_id=turn, from_call=from_call, settle=settle, accept_divergence=accept_divergence
         )
+        say_unchecked(unchecked)
         return handle, await wait_for(journal, handle) if is_waiting else None
 
     handle, output = run(settings, send_on)

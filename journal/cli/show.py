@@ -9,12 +9,13 @@ import msgspec
 
 from journal.cli.exits import code_of_status
 from journal.cli.output import emit, remark, say
-from journal.cli.reading import Found, fill, records, with_found
+from journal.cli.reading import Found, before_call, fill, records, with_found
 from journal.cli.runs import info_of
 from journal.cli.settings import Settings, common_options, settings_of
-from journal.core.errors import LogError
+from journal.core.errors import InvalidOptions, LogError, ways_on
 from journal.core.ports import RunInfo
 from journal.engine.held import advice, is_held_back
+from journal.replay.changes import Content
 from journal.replay.fold import RunFold
 from journal.replay.state import Kept, RunState, encode, plain
 from journal.replay.timeline import marked_lines, rows
@@ -30,33 +31,41 @@ _Blobs = dict[str, msgspec.Raw]
     "--values", "with_values", is_flag=True, help="Show inputs and outputs too, not only their sizes."
 )
 @click.option("--upto", type=click.IntRange(1), metavar="SEQ", help="As it stood after that record.")
+@click.option("--at", type=click.IntRange(1), metavar="N", help="As call N found it.")
 @click.option(
     "--exit-status", is_flag=True, help="Exit with the code of the run's status, as `submit --wait` does."
 )
 @common_options
 @settings_of
-def command(settings: Settings, run_id: str, with_values: bool, upto: int | None, exit_status: bool) -> int:
+def command(
+    settings: Settings, run_id: str, with_values: bool, upto: int | None, at: int | None, exit_status: bool
+) -> int:
     """Draw a run: its attempts, its calls, what was interrupted and what carried on.
 
-    Calls are numbered in the order of their start. With --json one object: the folded state of the run, beside how
-    it stands in the queue.
+    Calls are numbered in the order of their start, and say what they changed: `files: +2 ~1 -1`, `doc todo`. With
+    --json one object: the folded state of the run, beside how it stands in the queue.
     """
+    if at is not None and upto is not None:
+        raise InvalidOptions("--at and --upto say the same in two ways: give one of them")
 
-    async def read(found: Found) -> tuple[Found, RunState, _Blobs | None, LogError | None, bool]:
-        fold, damage = await _fold(found, upto)
+    async def read(found: Found) -> tuple[Found, RunState, Content, _Blobs | None, LogError | None, bool]:
+        last = upto if at is None else await before_call(found, at)
+        fold, content, damage = await _fold(found, last)
         blobs: _Blobs | None = None
         if with_values:
             await fill(found, fold)
             blobs = await _fetch(found, fold.state)
         is_held = damage is None and await is_held_back(found.source, found.info)
-        return found, fold.state, blobs, damage, is_held
+        return found, fold.state, content, blobs, damage, is_held
 
-    found, state, blobs, damage, held_back = with_found(settings, run_id, read)
+    found, state, content, blobs, damage, held_back = with_found(settings, run_id, read)
     info = found.info
     if settings.as_json:
         emit(_as_json(info, state, blobs, held_back))
     else:
         _draw(state, blobs)
+        if holds := str(content):
+            say(f"    holds {holds}", "quiet")
         if found.world is None:
             remark(f"exported, as it stood then; journal import {run_id} puts it into a store")
         else:
@@ -66,17 +75,18 @@ def command(settings: Settings, run_id: str, with_values: bool, upto: int | None
     return code_of_status(info.status) if exit_status else 0
 
 
-async def _fold(found: Found, upto: int | None) -> tuple[RunFold, LogError | None]:
+async def _fold(found: Found, upto: int | None) -> tuple[RunFold, Content, LogError | None]:
     """The state, and the damage that kept it from going on: what precedes a damaged record is still shown."""
-    fold = RunFold()
+    fold, content = RunFold(), Content()
     try:
         async for record in records(found, upto=upto):
             fold.add(record)
+            content.add(record)
     except LogError as damage:
         if damage.seq <= 1:
             raise
-        return fold, damage
-    return fold, None
+        return fold, content, damage
+    return fold, content, None
 
 
 async def _fetch(found: Found, state: RunState) -> _Blobs:
@@ -129,7 +139,8 @@ def _advise(info: RunInfo, state: RunState, held_back: bool) -> None:
     elif held_back:
         remark(f"held back: {advice(info.run)}")
     elif info.status == "blocked":
-        remark(f"find out why, then: journal retry {info.run}")
+        reason = next((turn.blocked.reason for turn in state.turns if turn.blocked is not None), "")
+        remark(ways_on(info.run, reason) or f"find out why, then: journal retry {info.run}")
     elif info.status == "failed":
         remark(f"once its cause is gone: journal retry {info.run}")
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
+from journal.cli.fitting import fit_input
 from journal.cli.opening import app_of, run
 from journal.cli.output import emit, remark, say
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.cli.waiting import say_output, wait_for
 from journal.core import values
-from journal.core.errors import InvalidValue, UnknownAgent
+from journal.core.errors import UnknownAgent
 from journal.core.ports import RunQuery
 from journal.engine.handle import Handle
 from journal.engine.journal import Journal
@@ -51,7 +52,8 @@ def command(
     async def submit(journal: Journal) -> tuple[Handle[Any], Any]:
         if agent not in journal.agents and not unchecked:
             await _check_agent(settings, journal, agent)
-        fitting = _fit(journal, agent, value, input_json)
+        hint = "" if input_json else "; it was taken as text, give --input-json if it is JSON"
+        fitting = fit_input(journal, agent, value, what="INPUT", hint=hint)
         handle = await journal.submit(agent, fitting, run_id=run_id, key=key, priority=priority, delay=delay)
         return handle, await wait_for(journal, handle) if is_waiting else None
 
@@ -63,18 +65,6 @@ def command(
     else:
         say(handle.run_id)
         remark(f"submitted turn {handle.turn_id} to agent {agent}; journal show {handle.run_id}")
-
-
-def _fit(journal: Journal, agent: str, value: Any, input_json: bool) -> Any:
-    """`value` as the handler's declared type has it; refused here, before anything is written, if it does not fit."""
-    known = journal.agents.get(agent)
-    if known is None:
-        return value
-    try:
-        return known.input_codec.decode(values.encode(value, what="INPUT"))
-    except InvalidValue as error:
-        hint = "" if input_json else "; it was taken as text, give --input-json if it is JSON"
-        raise InvalidValue(what="INPUT", path=error.path, reason=error.reason + hint) from None
 
 
 async def _check_agent(settings: Settings, journal: Journal, agent: str) -> None:

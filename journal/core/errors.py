@@ -103,10 +103,11 @@ class UnknownAgent(UsageError):
 class RunNotFound(UsageError):
     """No run of that id in this world and namespace."""
 
-    def __init__(self, *, run_id: str, world: str) -> None:
+    def __init__(self, *, run_id: str, world: str, besides: str | None = None) -> None:
         self.run_id, self.world = run_id, world
+        also = "" if besides is None else f", and {besides}"
         super().__init__(
-            f"run {run_id!r} is not in {world.removesuffix(':')}: check the id (journal runs) and the store URL"
+            f"run {run_id!r} is not in {world.removesuffix(':')}{also}: check the id (journal runs) and the store URL"
         )
 
 
@@ -332,15 +333,36 @@ class TurnCancelled(TurnError):
 
 
 class TurnBlocked(TurnError):
-    """The turn is stopped until someone acts."""
+    """The turn is stopped until someone acts; the message names the ways on that fit its reason.
 
-    def __init__(self, *, run_id: str, turn_id: str, reason: str, detail: str) -> None:
+    `can_accept`: whether what diverges is the outcome of a call, which may be taken as it was recorded.
+    """
+
+    def __init__(
+        self, *, run_id: str, turn_id: str, reason: str, detail: str, can_accept: bool = True
+    ) -> None:
         self.reason, self.detail = reason, detail
+        ways = ways_on(run_id, reason, can_accept=can_accept)
+        on = f"; {ways}" if ways and "journal retry" not in detail else ""  # old logs say it in the detail
         super().__init__(
-            f"turn {turn_id!r} of run {run_id!r} is blocked ({reason}): {detail}",
+            f"turn {turn_id!r} of run {run_id!r} is blocked ({reason}): {detail}{on}",
             run_id=run_id,
             turn_id=turn_id,
         )
+
+
+def ways_on(run_id: str, reason: str, *, can_accept: bool = True) -> str:
+    """What to do about a turn that is blocked for that reason; empty if nothing is known."""
+    accept = f"journal retry {run_id} --accept-divergence takes what was recorded; " if can_accept else ""
+    ways = {
+        "divergence": f"deploy code that asks for what was recorded (journal replay {run_id} shows where it parts), "
+        f"then journal retry {run_id}; or {accept}journal retry {run_id} --from N makes call N and all after it anew",
+        "crash_loop": f"find out what ends its workers (journal show {run_id}), then journal retry {run_id}",
+        "log_error": f"journal verify {run_id} says what is damaged: once it is whole again (a restore, an upgrade), "
+        f"journal retry {run_id}; or journal fork {run_id} --at N begins anew before it",
+        "unknown_agent": f"start a worker that has its agent, then journal retry {run_id}",
+    }.get(reason)
+    return "" if ways is None else f"{ways}; journal cancel {run_id} gives up"
 
 
 class ResultTimeout(TurnError, TimeoutError):
@@ -632,8 +654,17 @@ class ControlFlow(BaseException):
 class Diverged(ControlFlow):
     """The handler asked for another call than the log holds; the turn becomes blocked."""
 
-    def __init__(self, *, call: str, recorded: dict[str, Any] | None, asked: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        *,
+        call: str,
+        recorded: dict[str, Any] | None,
+        asked: dict[str, Any] | None,
+        given: bytes | None = None,
+    ) -> None:
         self.call, self.recorded, self.asked = call, recorded, asked
+        self.given = given
+        """The input that it asks with."""
         super().__init__(f"call {call!r}: the log holds {recorded}, the code asks for {asked}")
 
 

@@ -128,6 +128,29 @@ def result_codec(fn: Callable[..., Any], returns: Any = None) -> ValueCodec[Any]
     return codec
 
 
+def check_result(fn: Callable[..., Any], returns: Any, data: bytes, *, what: str) -> None:
+    """Raise `InvalidValue` unless these bytes are what `fn` says that it returns, plain types included."""
+    codec = result_codec(fn, returns)
+    if codec is PLAIN:
+        check_plain(data, _result_hint(function_of(fn)) if returns is None else returns, what=what)
+        return
+    try:
+        codec.decode(data)
+    except InvalidValue as error:
+        raise InvalidValue(what=what, path=error.path, reason=error.reason) from None
+
+
+def check_plain(data: bytes, annotation: Any, *, what: str) -> None:
+    """Raise `InvalidValue` unless these bytes are JSON of that type, which `PLAIN` does not ask for."""
+    if annotation in _SAYS_NOTHING:
+        return
+    try:
+        msgspec.json.decode(data, type=annotation)
+    except msgspec.ValidationError as error:
+        path, reason = where(error)
+        raise InvalidValue(what=what, path=path, reason=reason) from None
+
+
 def _result_hint(function: Any) -> Any:
     if isinstance(function, type):
         return function

@@ -9,12 +9,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
-import msgspec
-
-from journal.core.errors import InvalidOptions, InvalidValue
+from journal.core.errors import InvalidOptions
 from journal.core.records import Policy
 from journal.core.signatures import hints_of
-from journal.core.typed import PLAIN, ValueCodec, codec_of, result_codec
+from journal.core.typed import PLAIN, ValueCodec, check_plain, codec_of, result_codec
 from journal.engine.handle import Handle
 from journal.engine.turn import Turn
 from journal.tools.documents import Document
@@ -118,10 +116,7 @@ class Agent(Generic[I, O]):
         what = f"the input of agent {self.name!r}"
         data = self.input_codec.encode(input, what=what)
         if self.input_codec is PLAIN and self._input_type is not None:
-            try:
-                msgspec.json.decode(data, type=self._input_type)
-            except msgspec.ValidationError as error:
-                raise InvalidValue(what=what, path="", reason=str(error)) from None
+            check_plain(data, self._input_type, what=what)
         return data
 
     def run_sync(

@@ -55,6 +55,7 @@ from journal.engine.documents import AttemptDocs
 from journal.engine.files import AttemptFiles
 from journal.engine.inputs import SentInputs
 from journal.engine.order import Order
+from journal.engine.parting import where_inputs_part
 from journal.engine.scope import Scope, enter_root
 from journal.engine.snapshots import Reader
 from journal.engine.turn import Turn
@@ -302,11 +303,10 @@ class Attempt:
             self.runtime.turn_ended(self.holding.run, self.turn_id, raised)
 
     async def _diverged(self, error: Diverged) -> None:
-        way_out = f"deploy code that asks for what was recorded, then journal retry {self.holding.run}"
-        words = parting(error)
+        words = parting(error, await where_inputs_part(self, error))
         if (raised := error.__cause__) is not None:
             words += f"; before it did, the handler raised {_in_words(raised)}"
-        await self.block("divergence", f"{words}; {way_out}", error.recorded, error.asked, raised)
+        await self.block("divergence", words, error.recorded, error.asked, raised)
 
     async def block(
         self,

@@ -180,7 +180,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             await _hand_out(attempt, call, outcome, editing=editing)
             return msgspec.structs.replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
-            raise Diverged(call=call.key, recorded=recorded, asked=wanted)
+            raise Diverged(call=call.key, recorded=recorded, asked=wanted, given=call.input)
         case Probe(number, _):
             if not attempt.is_offline:
                 await attempt.order.passed(call, began(history.calls[call.key]))

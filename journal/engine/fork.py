@@ -95,11 +95,26 @@ async def fork_bundle(
     Raises `BundleDamaged` before anything is written, `InvalidOptions` for another namespace, and as `fork_run` does.
     """
     world = (await journal.runtime()).world
-    await check_bundle(bundle, world)
+    await check_bundle(bundle, world.namespace)
     data = _encoded(journal, bundle.image.agent, input)
     source = BundleSource(bundle)
     maker = Forking(source, world, bundle.run, at=at, new_id=new_id, data=data, clock=journal.clock)
     return await maker.carry_out()
+
+
+async def check_fork(
+    journal: "Journal",
+    bundle: Bundle,
+    *,
+    at: int,
+    new_id: str | None = None,
+    input: Any = msgspec.UNSET,  # noqa: A002 - the field's name everywhere
+) -> None:
+    """Raise what `fork_bundle` would, as far as the file itself speaks against it: no store is opened for that."""
+    await check_bundle(bundle, journal.namespace)
+    given, _ = _given(_encoded(journal, bundle.image.agent, input))
+    _fork_id(bundle.run, at, given, new_id)
+    await _part_of(BundleSource(bundle), bundle.run, at, given, None)
 
 
 def _encoded(journal: "Journal", agent_name: str, given: Any) -> bytes | None:
@@ -130,19 +145,8 @@ class Forking:
         self._origin_id = run_id
         self._at = at
         self._clock = clock
-        self._given: Given | None = None
-        self._blob: Blob | None = None
-        if data is not None:
-            value, self._blob = pack(data)
-            self._given = Given(value, values.digest(data))
-        self.run = check_id(new_id or self._default_id())
-        if self.run == run_id:
-            raise InvalidOptions(f"a fork of run {run_id!r} needs another id than that (--as)")
-
-    def _default_id(self) -> str:
-        """The same for the same fork, so that the same command finishes it."""
-        anew = f"+{self._given.digest.hex()[:8]}" if self._given is not None else ""
-        return f"{self._origin_id}@{self._at}{anew}"
+        self._given, self._blob = _given(data)
+        self.run = _fork_id(run_id, at, self._given, new_id)
 
     async def carry_out(self) -> Forked:
         """Make it, or go on with it. Raises `CallNotFound`, `RunExists`, and what the stores raise."""
@@ -217,29 +221,53 @@ class Forking:
 
     async def _part(self, upto: int | None) -> tuple[Part, int]:
         """What the fork takes over of the origin up to that seq or its end, and where that was."""
-        prefix = Prefix(self._at, self._given)
-        after = 0
-        while upto is None or after < upto:
-            limit = PIECE_ROWS if upto is None else min(PIECE_ROWS, upto - after)
-            page = await self._source.read(self._origin_id, after=after, limit=limit)
-            for record in page:
-                prefix.add(record)
-                after = record.seq
-            if len(page) < limit:
-                break
-        try:
-            part = prefix.part()
-        except NoSuchCall as error:
-            raise CallNotFound(run_id=self._origin_id, call=self._at, calls=error.calls) from None
-        if part.created.min_reader > MIN_READER:
-            raise RunTooNew(run_id=self._origin_id, min_reader=part.created.min_reader, reads=MIN_READER)
-        return part, after
+        return await _part_of(self._source, self._origin_id, self._at, self._given, upto)
 
     async def _build_up(self, fork: Fork) -> None:
         image = _image(fork)
         copy = _Copy(self._source, fork, self._blob)
         await bring(copy, self._target, image, await self._target.run(self.run), _ignore)
         await self._target.settle(self.run, is_live=True)
+
+
+def _given(data: bytes | None) -> tuple[Given | None, Blob | None]:
+    """The input that the turn begins anew with, and the blob that it lies in."""
+    if data is None:
+        return None, None
+    value, blob = pack(data)
+    return Given(value, values.digest(data)), blob
+
+
+def _fork_id(origin: str, at: int, given: Given | None, new_id: str | None) -> str:
+    """The one asked for, else the same for the same fork, so that the same command finishes it."""
+    anew = f"+{given.digest.hex()[:8]}" if given is not None else ""
+    run = check_id(new_id or f"{origin}@{at}{anew}")
+    if run == origin:
+        raise InvalidOptions(f"a fork of run {origin!r} needs another id than that (--as)")
+    return run
+
+
+async def _part_of(
+    source: Source, run: str, at: int, given: Given | None, upto: int | None
+) -> tuple[Part, int]:
+    """What a fork takes over of the run up to that seq or its end, and where that was."""
+    prefix = Prefix(at, given)
+    after = 0
+    while upto is None or after < upto:
+        limit = PIECE_ROWS if upto is None else min(PIECE_ROWS, upto - after)
+        page = await source.read(run, after=after, limit=limit)
+        for record in page:
+            prefix.add(record)
+            after = record.seq
+        if len(page) < limit:
+            break
+    try:
+        part = prefix.part()
+    except NoSuchCall as error:
+        raise CallNotFound(run_id=run, call=at, calls=error.calls) from None
+    if part.created.min_reader > MIN_READER:
+        raise RunTooNew(run_id=run, min_reader=part.created.min_reader, reads=MIN_READER)
+    return part, after
 
 
 class _Copy:

@@ -25,6 +25,7 @@ from journal.core.records import TurnBlocked as BlockedRecord
 from journal.core.typed import ValueCodec
 from journal.engine.held import advice
 from journal.engine.offering import submitted
+from journal.engine.retrial import is_of_a_call
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
@@ -170,14 +171,16 @@ class Handle(Generic[O]):
         run = await world.run(self.run_id)
         if run is not None and run.moved_to is not None:
             raise RunGone(run_id=self.run_id, to=run.moved_to)
-        reason, detail = "closed", "the run was closed before the turn ended"
+        reason, detail, can_accept = "closed", "the run was closed before the turn ended", True
         if run is not None and not run.closed:
             reason, detail = "held back", advice(self.run_id)
         if last is not None:
             body = open_record(last)
             assert isinstance(body, BlockedRecord)
-            reason, detail = body.reason, body.detail
-        raise TurnBlocked(run_id=self.run_id, turn_id=self.turn_id, reason=reason, detail=detail)
+            reason, detail, can_accept = body.reason, body.detail, is_of_a_call(body)
+        raise TurnBlocked(
+            run_id=self.run_id, turn_id=self.turn_id, reason=reason, detail=detail, can_accept=can_accept
+        )
 
     async def _bytes(self, value: Value | None) -> bytes | None:
         if isinstance(value, BlobRef):

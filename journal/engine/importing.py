@@ -47,7 +47,7 @@ async def import_bundle(bundle: Bundle, target: World, on_progress: Progress) ->
     id, `RunGone`, and what the store raises.
     """
     image, source = bundle.image, BundleSource(bundle)
-    await check_bundle(bundle, target)
+    await check_bundle(bundle, target.namespace)
     tries = VERIFY_TRIES
     while True:
         there = await target.run(image.run)
@@ -66,12 +66,12 @@ async def import_bundle(bundle: Bundle, target: World, on_progress: Progress) ->
             return Imported(run=image.run, result="imported", records=image.head, held_back=held_back)
 
 
-async def check_bundle(bundle: Bundle, target: World) -> None:
-    """Raise what speaks against bringing the run, or a part of it, into `target`, before anything is written."""
+async def check_bundle(bundle: Bundle, namespace: str) -> None:
+    """Raise what speaks against bringing the run, or a part of it, into that namespace, before anything is written."""
     image, source = bundle.image, BundleSource(bundle)
-    if bundle.header.namespace != target.namespace:
+    if bundle.header.namespace != namespace:
         raise InvalidOptions(
-            f"{bundle.path} is a run of namespace {bundle.header.namespace!r}, and {target.namespace!r} was asked for: "
+            f"{bundle.path} is a run of namespace {bundle.header.namespace!r}, and {namespace!r} was asked for: "
             f"give --namespace {bundle.header.namespace}"
         )
     if image.min_reader > MIN_READER:

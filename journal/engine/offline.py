@@ -14,12 +14,12 @@ from journal.core import values
 from journal.core.codec import open_record
 from journal.core.errors import ControlFlow, CorruptRecord, Diverged, LogUnreadable, TurnNotFound
 from journal.core.failures import describe
-from journal.core.records import Accepted, CallIntent, ErrorInfo, TurnFinished, TurnRetried
+from journal.core.records import Accepted, ErrorInfo, TurnFinished, TurnRetried
 from journal.engine.attempt import Attempt, _call_of, _control_flow, _place
+from journal.engine.parting import recorded_input, where_inputs_part
 from journal.engine.readonly import LogEnds, NoDeltas, NoDeps, ReadOnlyHolding, Refused, offline
 from journal.replay.fields import Difference, differences
 from journal.replay.history import TurnHistory
-from journal.replay.inputs import blobs_of, whole
 from journal.replay.matcher import Decision, Probe, Run, Serve, Settle, parting
 from journal.replay.recorded import RecordedRun
 from journal.replay.verdict import Ended, Next, NextCall, Replay, ReplayedCall, compared, ended
@@ -40,6 +40,9 @@ _CANCELS, _CANCEL_SECONDS = 5, 1.0
 Watch = Callable[[ReplayedCall], bool]
 """Told of each recorded call as the code asks for it, before it is served; runs in the asking task, on top of its
 frames. What it returns says whether to go on."""
+Parted = Callable[[str, BaseException | None], None]
+"""Told in words where the code parts from the log, as long as its frames are there: on top of the asking task's, while
+the handler waits, or, with the error that the turn was not recorded to end with, on that error's traceback."""
 
 
 async def replay(
@@ -48,13 +51,14 @@ async def replay(
     *,
     turn: str | None = None,
     watch: Watch | None = None,
+    parted: Parted | None = None,
     deps: Any = None,
     stall_seconds: float = STALL_SECONDS,
 ) -> Replay:
     """Run `agent`'s handler against `turn` of `log` (the last one, if none is named), and say what came of it.
 
     `deps` is what the handler finds as `turn.deps`; without it an object of which every attribute exists and none
-    can be called. Raises `TurnNotFound`, and a `LogError` for a record that cannot be read.
+    can be called. `parted` is for debuggers. Raises `TurnNotFound`, and a `LogError` for a record that cannot be read.
     """
     from journal.engine.runtime import Runtime
 
@@ -69,7 +73,7 @@ async def replay(
         numbers.setdefault(accepted.key or "", numbers.get(accepted.recorded, 0))
     runtime = Runtime(agent.journal, agent.journal.clock)  # never opened
     attempt = OfflineAttempt(runtime, log, log.history(turn), agent, numbers)
-    attempt.watch, attempt.stall_seconds = watch, stall_seconds
+    attempt.watch, attempt.parted, attempt.stall_seconds = watch, parted, stall_seconds
     attempt.deps = NoDeps() if deps is None else deps
     return await attempt.replay()
 
@@ -99,6 +103,7 @@ class OfflineAttempt(Attempt):
         super().__init__(runtime, ReadOnlyHolding(log.records[0].run, log, runtime.clock), history, agent)
         self.deltas = NoDeltas(self.holding, self.log)
         self.watch: Watch | None = None
+        self.parted: Parted | None = None
         self.stall_seconds = STALL_SECONDS
         self.calls: list[ReplayedCall] = []
         self.at: list[NextCall] = []
@@ -138,10 +143,13 @@ class OfflineAttempt(Attempt):
 
     async def heard(self, error: ControlFlow, call: "Call") -> None:
         """Where the log ends, wait: other branches may have more in it."""
-        if isinstance(error, Diverged):
-            self._parted = self._parted or (error, call)
         if not isinstance(error, LogEnds) or self.fatal is not None:
+            is_first = self.fatal is None
             self.halt_with(error)
+            if isinstance(error, Diverged):
+                self._parted = self._parted or (error, call)
+                if is_first and self.parted is not None:
+                    self.parted(parting(error, await where_inputs_part(self, error)), None)
             return
         then = self._next(call)
         number = self._numbers.get(call.key)
@@ -151,7 +159,10 @@ class OfflineAttempt(Attempt):
 
     def end_with(self, error: ControlFlow) -> None:
         """See `Attempt`; `replay` stops the handler."""
+        is_first = self.fatal is None
         self.halt_with(error)
+        if is_first and isinstance(error, Diverged) and self.parted is not None:
+            self.parted(parting(error), None)
 
     def halt_with(self, error: ControlFlow) -> ControlFlow:
         """Stop the handler because of `error`, which no harness can swallow for good; what to raise."""
@@ -190,6 +201,8 @@ class OfflineAttempt(Attempt):
                 self._timer.cancel()
             was_done, missing = handler.done(), self.order.missing
             is_cancelling = self._is_cancelled_turn and self.fatal is None
+            if not was_done and not is_cancelling:
+                self._tell_where_it_waits(missing)
             await self._end(handler)
         replay = Replay(run=self.holding.run, turn=self.turn_id, agent=self.agent.name, verdict="stopped")
         replay.calls, replay.at = self.calls, self.at
@@ -199,6 +212,14 @@ class OfflineAttempt(Attempt):
         except LogUnreadable as error:
             replay.verdict, replay.detail = "unreadable", str(error.cause)
         return replay
+
+    def _tell_where_it_waits(self, missing: str | None) -> None:
+        if self.parted is None or self.fatal is not None or self._is_stopped:
+            return
+        found = Replay(run=self.holding.run, turn=self.turn_id, agent=self.agent.name, verdict="stopped")
+        self._cut_short(found, missing, has_ended=False)
+        if found.has_parted:
+            self.parted(found.detail, None)
 
     async def _recall_end(self, replay: Replay) -> None:
         if (finished := self.history.finished) is not None:
@@ -290,6 +311,8 @@ class OfflineAttempt(Attempt):
             replay.differences = compared(replay.recorded, ended_now)
             replay.verdict = "differs" if replay.differences else "same"
             replay.detail = "it ends otherwise than recorded"
+            if replay.differences and isinstance(error, Exception) and self.parted is not None:
+                self.parted(f"{replay.detail}: {type(error).__qualname__} at {_place(error)}", error)
         else:
             replay.verdict = "log_ends" if self.at else "would_finish"
 
@@ -327,7 +350,8 @@ class OfflineAttempt(Attempt):
             replay.detail = f"the code did nothing that is recorded for {self.stall_seconds:g} s{recorded}"
 
     async def _parting(self, replay: Replay, error: Diverged, call: "Call | None") -> None:
-        replay.verdict, replay.detail = "diverged", parting(error)
+        replay.verdict = "diverged"
+        replay.detail = parting(error, await where_inputs_part(self, error))
         if call is None or error.recorded is None or error.recorded.get("key") != call.key:
             return
         known = self.history.calls[call.key]
@@ -336,20 +360,13 @@ class OfflineAttempt(Attempt):
         before: dict[str, Any] = {"kind": known.intent.kind, "name": known.intent.name}
         now: dict[str, Any] = {"kind": call.kind, "name": call.name}
         with suppress(LogUnreadable, CorruptRecord):
-            data = await self._input(call.key, known.intent, known.intent_seqs[-1])
+            data = await recorded_input(self, call.key)
             if data is not None and call.input is not None:
                 before["input"], now["input"] = values.decode(data), values.decode(call.input)
         replay.differences = differences(before, now)
         if not replay.differences and known.intent.input_digest != call.input_digest:
             digests = known.intent.input_digest.hex(), call.input_digest.hex()
             replay.differences = [Difference("input_digest", *digests)]
-
-    async def _input(self, key: str, intent: CallIntent, seq: int) -> bytes | None:
-        """The call's input as it was recorded, whole."""
-        found = self.history.difference_of(key)
-        if found is None:
-            return await self.recorded(intent.input, seq)
-        return whole(found, {ref.blob: await self.load(ref) or b"" for ref in blobs_of(found)})
 
 
 def _missing(error: BaseException | None) -> str | None:

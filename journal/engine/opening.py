@@ -53,10 +53,7 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
         return None
     attempt = Attempt(runtime, holding, history, agent, reader)
     if claimed.takeovers > CRASH_LOOP_CAP:
-        detail = (
-            f"{claimed.takeovers} holders in a row died or fell silent without recording an outcome; "
-            f"find out why (journal show {holding.run}), then journal retry {holding.run}"
-        )
+        detail = f"{claimed.takeovers} holders in a row died or fell silent without recording an outcome"
         await attempt.block("crash_loop", detail)
         return None
     return attempt

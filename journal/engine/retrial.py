@@ -165,8 +165,7 @@ class Said:
             )
         recorded, asked = _parts(blocked)
         call = self._history.calls.get(recorded.get("key", ""))
-        names_call = asked is None or {"key", "kind", "name", "input_digest"} <= asked.keys()
-        if call is None or recorded.get("ending") == "cancelled" or not names_call:
+        if call is None or not is_of_a_call(blocked):
             raise self._refusal(
                 "what diverges is not the outcome of a call: deploy code that does what was recorded, or set it aside "
                 "(--from N)"
@@ -215,6 +214,13 @@ class Said:
 
     def _refusal(self, reason: str, *calls: int) -> RetryRefused:
         return RetryRefused(run_id=self._run_id, reason=reason, calls=calls)
+
+
+def is_of_a_call(blocked: TurnBlocked) -> bool:
+    """Whether what diverged is the outcome of a call, which may be taken for what was asked."""
+    recorded, asked = _parts(blocked)
+    names_call = asked is None or {"key", "kind", "name", "input_digest"} <= asked.keys()
+    return recorded.get("ending") != "cancelled" and names_call
 
 
 def _parts(blocked: TurnBlocked) -> tuple[dict[str, Any], dict[str, Any] | None]:

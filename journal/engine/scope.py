@@ -9,9 +9,9 @@ A task that begins with something else than a call (a clock, a race, a harness) 
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable
 from contextvars import ContextVar
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from journal.core import values
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Scope:
     """One place to count in. `path` is empty for the handler's own."""
 
-    __slots__ = ("attempt", "chance", "counts", "path", "recorded", "taken", "task", "tasks")
+    __slots__ = ("attempt", "chance", "counts", "known", "path", "recorded", "task", "tasks")
 
     def __init__(self, attempt: "Attempt", path: str, task: "asyncio.Task[object] | None") -> None:
         self.attempt = attempt
@@ -35,11 +35,11 @@ class Scope:
         self.task = task
         self.counts: dict[str, int] = {}
         self.tasks = 0
-        """How many scopes of tasks below this one have a name, without a gap."""
-        self.taken: set[str] = set()
-        """Names beyond those."""
-        self.recorded: dict[str, First] | None = None
-        """Scopes of tasks below this one that the log knows, and that were not opened yet."""
+        """No new scope of a task below this one is named by this number or a lower one."""
+        self.known: Collection[str] = ()
+        """Names of those that the log knows."""
+        self.recorded: dict[First, deque[str]] | None = None
+        """Those of them that were not opened yet, by what they begin with."""
         self.chance: random.Random | None = None
 
     def next_key(self, name: str) -> str:
@@ -51,16 +51,14 @@ class Scope:
     def name_of_task(self, first: First) -> str:
         """The name of the next scope of a task below this one, which begins with that."""
         if self.recorded is None:
-            known = self.attempt.history.tasks_of(self.path)
-            self.recorded = {name: known[name] for name in sorted(known, key=_number)}
-        name = next((name for name, known in self.recorded.items() if known == first), None)
-        if name is None:
-            fresh = (f"t{number}" for number in count(self.tasks + 1))
-            name = next(name for name in fresh if name not in self.taken and name not in self.recorded)
-        self.recorded.pop(name, None)
-        self.taken.add(name)
-        while (following := f"t{self.tasks + 1}") in self.taken:
-            self.taken.remove(following)
+            self.known = known = self.attempt.history.tasks_of(self.path)
+            self.recorded = {}
+            for name in sorted(known, key=_number):
+                self.recorded.setdefault(known[name], deque()).append(name)
+        if waiting := self.recorded.get(first):
+            return waiting.popleft()
+        self.tasks += 1
+        while (name := f"t{self.tasks}") in self.known:
             self.tasks += 1
         return name
 

@@ -15,7 +15,7 @@ from journal.core.errors import InvalidOptions
 from journal.core.records import Record
 from journal.engine.agent import Agent
 from journal.testing.effects import Effect, Effects
-from journal.testing.judge import Story, judge, read_log
+from journal.testing.judge import Story, judge, raced, read_log
 from journal.testing.life import LaterClock, Life, live_here
 from journal.testing.mortal import Act, Watch
 from journal.testing.points import Point
@@ -36,6 +36,8 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...]
     """Keys of the calls whose outcome the kill left unknown."""
     effects: tuple[Effect, ...]
+    raced: tuple[str, ...] = ()
+    """Keys of the races and timeouts that went another way than without a kill: what follows is not compared."""
     is_reached: bool
     """Whether this run came past the point at all; where it did not, nothing was killed."""
 
@@ -83,11 +85,11 @@ def crash_everywhere(
     it is killed as a process, with SIGKILL, on SQLite or the store of `world`: the application is
     imported once, and each life is a fork of that process.
 
-    What must hold: the turn ends; its result and its log are the same, unless a `never` call became unknown, which
-    lets the handler go another way; no recorded call acts again; no `never` call starts twice; what `effects` counts
-    (in processes: any `Effects()` of the application) happens in `never` calls at most as often as without a kill, in
-    safe ones at least as often, and outside of calls no more often. Raises `CrashFailed` with every point at which
-    something went wrong.
+    What must hold: the turn ends; its result and its log are the same, unless a `never` call became unknown, or a
+    race or a timeout whose sides end together went the other way, which lets the handler go another way; no recorded
+    call acts again; no `never` call starts twice; what `effects` counts (in processes: any `Effects()` of the
+    application) happens in `never` calls at most as often as without a kill, in safe ones at least as often, and
+    outside of calls no more often. Raises `CrashFailed` with every point at which something went wrong.
 
     `check` is given each crash, and says what it thinks by raising `AssertionError`. `before_each` puts the
     outside world back before each run. `seconds` is how long one life may take.
@@ -124,6 +126,7 @@ def _crash(
         log=tuple(story.log),
         unknown=tuple(read_log(story.log).unknown),
         effects=tuple(story.effects),
+        raced=tuple(raced(story, plain)),
         is_reached=is_reached,
     )
     if check is not None:

@@ -2,7 +2,8 @@
 
 Where two runs without a kill differ (a value drawn at random, a time of day), nothing is compared. After a `never`
 call of unknown outcome the handler may go another way: then what was recorded before the kill must still stand,
-and the rest is left to the caller's own check.
+and the rest is left to the caller's own check. So it is where a race or a timeout went the other way, since its sides
+end together and the kill changed which was first. What lost a race may have ended, been given up, or not begun.
 """
 
 from collections import Counter
@@ -11,9 +12,11 @@ from collections.abc import Sequence
 import msgspec
 
 from journal.core.codec import open_record
-from journal.core.records import CallIntent, CallOutcome, Record, TurnBlocked, TurnFinished
+from journal.core.records import CallIntent, CallOutcome, Observed, Record, TurnBlocked, TurnFinished
 from journal.testing.effects import Effect
 from journal.testing.mortal import Act
+
+_RACED_BY_HAND = " (if the code races it against another by itself: turn.race records who won)"
 
 
 class Calls(msgspec.Struct):
@@ -23,6 +26,8 @@ class Calls(msgspec.Struct):
     outcomes: dict[str, CallOutcome]
     finished: TurnFinished | None
     problems: list[str]
+    timed: dict[str, bytes] = {}
+    """Which branch won, by key of the race; and which timeouts ran out."""
 
     @property
     def unknown(self) -> list[str]:
@@ -59,6 +64,8 @@ def read_log(log: Sequence[Record]) -> Calls:
                 if calls.finished is not None:
                     calls.problems.append("the turn ended twice")
                 calls.finished = finished
+            case Observed(value=value) if _is_timed(key):
+                calls.timed[key] = value
             case TurnBlocked() as blocked:
                 calls.problems.append(f"the turn was blocked: {blocked.reason}: {blocked.detail}")
             case _:
@@ -78,11 +85,38 @@ def judge(story: Story, plain: Sequence[Story]) -> list[str]:
     if calls.finished is None:
         return [*problems, "the turn did not end"]
     is_open = bool(set(calls.unknown).difference(*(model.unknown for model in models)))
+    is_open = is_open or bool(raced(story, plain))
     if not is_open:
         problems += _compare_calls(calls, models)
         problems += _compare_ends(calls, models)
     problems += _compare_effects(story, calls, plain, is_open=is_open)
     return problems
+
+
+def raced(story: Story, plain: Sequence[Story]) -> list[str]:
+    """Keys of the races and timeouts that went another way than in every run without a kill."""
+    now, models = read_log(story.log).timed, [read_log(one.log).timed for one in plain]
+    known = dict.fromkeys([*now, *(key for model in models for key in model)])
+    return [key for key in known if now.get(key) not in {model.get(key) for model in models}]
+
+
+def _is_timed(key: str) -> bool:
+    return key.rpartition("/")[2].startswith(("@race#", "@timeout#"))
+
+
+def _has_lost(key: str, calls: Calls) -> bool:
+    """Whether the call is in a branch that lost its race."""
+    for race, winner in calls.timed.items():
+        if key.startswith(f"{race}/") and key[len(race) + 1 :].partition("/")[0] != winner.decode():
+            return True
+    return False
+
+
+def _is_given_up(key: str, calls: Calls) -> bool:
+    """Whether the code began the call and did not wait for its end: it lost a race that the code made by itself."""
+    intent, outcome = calls.intents.get(key), calls.outcomes.get(key)
+    is_safe = intent is not None and intent.policy == "safe"
+    return is_safe and (outcome is None or outcome.status == "cancelled")
 
 
 def repeated(story: Story, calls: Calls, found: Calls) -> list[str]:
@@ -109,7 +143,8 @@ def _compare_calls(calls: Calls, models: list[Calls]) -> list[str]:
     steady = [key for key in model.intents if all(key in other.intents for other in models)]
     for key in steady:
         if key not in calls.intents:
-            problems.append(f"{key} is missing")
+            if not _has_lost(key, calls):
+                problems.append(f"{key} is missing{_RACED_BY_HAND if '/' in key else ''}")
             continue
         problems += [
             f"{key} had another {field}: {_short(now)} instead of {_short(was)}"
@@ -117,7 +152,8 @@ def _compare_calls(calls: Calls, models: list[Calls]) -> list[str]:
         ]
     known = {key for other in models for key in other.intents}
     if len(steady) == len(known):
-        problems += [f"{key} is new" for key in calls.intents if key not in known]
+        new = (key for key in calls.intents if key not in known)
+        problems += [f"{key} is new" for key in new if not _has_lost(key, calls)]
     return problems
 
 
@@ -128,6 +164,8 @@ def _differences(key: str, calls: Calls, models: list[Calls]) -> list[tuple[str,
         now = getattr(calls.intents[key], field)
         if len(was) == 1 and now not in was:
             found.append((field, *was, now))
+    if _has_lost(key, calls) or any(_is_given_up(key, one) for one in (calls, *models)):
+        return found  # whether it came to an end is chance
     outcomes = [model.outcomes.get(key) for model in models]
     now_outcome = calls.outcomes.get(key)
     for field in ("status", "value", "error"):
@@ -168,7 +206,7 @@ def _compare_effects(story: Story, calls: Calls, plain: Sequence[Story], *, is_o
         elif (intent := calls.intents.get(key)) is not None and intent.policy == "never":
             if times > usual:
                 problems.append(f"{name!r} happened {times} times instead of {usual}, in {key} (never)")
-        elif times < usual and not is_open:
+        elif times < usual and not is_open and not _has_lost(key, calls) and not _is_given_up(key, calls):
             problems.append(f"{name!r} happened {times} times instead of {usual}, in {key}")
     return problems
 

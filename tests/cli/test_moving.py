@@ -111,8 +111,8 @@ def test_what_is_held_back_says_why(cli: Cli, home: Path) -> None:
     assert "held back: it was copied from another store" in shown.stderr
     assert "--freeze" in shown.stderr
     assert "journal retry held only if" in shown.stderr
-    assert "find out why" not in shown.stderr
-    assert "find out why" in cli("show", "blocked", *other).stderr
+    assert "gives up" not in shown.stderr
+    assert "journal retry blocked" in cli("show", "blocked", *other).stderr
     assert json.loads(cli("show", "held", "--json", *other).stdout)["info"]["held_back"] is True
     listed = cli("runs", "--status", "blocked", *other)
     standing = {line.split()[0]: "held back" in line for line in listed.stdout.splitlines()[1:]}

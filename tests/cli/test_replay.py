@@ -181,3 +181,67 @@ def test_quitting_the_debugger_stops_the_replay(ran: Path) -> None:
     out, code, err = debugged(ran, 1, "n", "q")
     assert (code, err) == (0, ""), err
     assert out.endswith("stopped in the debugger\n")
+
+
+def debugged_where_it_parts(home: Path, *commands: str) -> Any:
+    """(stdout, exit code, stderr) of `--pdb` in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "journal.cli", "--app", "app", "replay", "r", "--pdb"],
+        cwd=home,
+        input="".join(f"{command}\n" for command in commands),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert not (home / "acts").exists()
+    return done.stdout, done.returncode, done.stderr
+
+
+def test_pdb_opens_where_the_code_asks_for_something_else(ran: Path) -> None:
+    (ran / "app.py").write_text(APP.replace("inner = n + 1", "inner = n + 2"))
+    out, code, err = debugged_where_it_parts(ran, "p inner, n", "up", "p first", "c")
+    assert (code, err) == (3, ""), err
+    assert "-> return await turn.step(double, inner)" in out
+    assert "(Pdb) (4, 2)" in out
+    assert "(Pdb) 2\n" in out
+    assert "asks for 'double#2' with the input" in out.partition("(Pdb)")[0], "it says first why it stops"
+    assert out.endswith("  input.n: recorded 3, now 4\n")
+
+
+@pytest.mark.parametrize("end", ["q", "n"])
+def test_leaving_the_debugger_there_is_still_3(ran: Path, end: str) -> None:
+    (ran / "app.py").write_text(APP.replace("inner = n + 1", "inner = n + 2"))
+    out, code, err = debugged_where_it_parts(ran, end, "q")
+    assert (code, err) == (3, ""), err
+    assert out.endswith("  input.n: recorded 3, now 4\n")
+
+
+def test_pdb_opens_at_the_error_that_was_not_recorded(ran: Path) -> None:
+    (ran / "app.py").write_text(APP.replace("    return paid.value +", "    return paid.nothing +"))
+    out, code, err = debugged_where_it_parts(ran, "p second, third", "c")
+    assert (code, err) == (3, ""), err
+    assert "it ends otherwise than recorded: AttributeError at " in out
+    assert "-> return paid.nothing + third + fourth" in out
+    assert "(Pdb) (6, 14)\n" in out
+
+
+def test_pdb_opens_where_the_handler_waits(ran: Path) -> None:
+    waits = APP.replace(
+        "    paid = await",
+        "    await asyncio.Event().wait()\n    paid = await",
+    )
+    (ran / "app.py").write_text(waits)
+    out, code, err = debugged_where_it_parts(ran, "p third, fourth", "c")
+    assert (code, err) == (3, ""), err
+    assert "-> await asyncio.Event().wait()" in out
+    assert "(Pdb) (14, 16)\n" in out
+    assert "the log holds 'pay#1' next" in out
+
+
+def test_pdb_does_not_open_where_nothing_parts_and_says_where_it_cannot(ran: Path) -> None:
+    out, code, err = debugged_where_it_parts(ran)
+    assert (code, err, "(Pdb)" in out) == (0, "", False)
+    (ran / "app.py").write_text(APP.replace("third + fourth", "third"))
+    out, code, err = debugged_where_it_parts(ran)
+    assert (code, "(Pdb)" in out) == (3, False)
+    assert "the debugger finds no frame of it: --pdb-at 5 stops at the last call that it asked for" in err

@@ -8,8 +8,11 @@ import pytest
 
 from journal import Journal, NotRun, Turn, TurnBlocked, step, tool
 from journal.core.codec import open_record
+from journal.core.errors import RetryRefused
 from journal.core.records import Policy
 from journal.core.records import TurnBlocked as Blocked
+from journal.engine.offline import replay
+from journal.engine.reading import read_run
 from tests.engine.test_order import twice
 
 pytestmark = pytest.mark.anyio
@@ -251,3 +254,90 @@ async def test_the_log_line_of_a_divergence_quotes_no_input(
         await twice(url, handler)
     assert "turn blocked" in caplog.text
     assert "secret" not in caplog.text
+
+
+# How it is told ------------------------------------------------------------------------------------------
+
+
+def message(n: int, size: int) -> dict[str, str]:
+    return {"role": "user" if n % 2 else "assistant", "content": f"{n} " + "why " * (size // 4)}
+
+
+@pytest.mark.parametrize("size", [40, 400, 40_000], ids=["short", "as a difference", "in blobs"])
+@pytest.mark.parametrize("how", ["longer", "shorter", "another"])
+async def test_it_is_told_where_a_conversation_parts(url: str, how: str, size: int) -> None:
+    async def ask(messages: list[dict[str, str]]) -> str:
+        return "reply"
+
+    def conversation(count: int) -> list[dict[str, str]]:
+        return [message(n, size) for n in range(1, count + 1)]
+
+    async def first(turn: Turn, inside: asyncio.Event) -> None:
+        await turn.model(ask, conversation(3))
+        await turn.model(ask, conversation(8))
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def second(turn: Turn, inside: asyncio.Event) -> None:
+        await turn.model(ask, conversation(3))
+        now = conversation(10 if how == "longer" else 5 if how == "shorter" else 8)
+        if how == "another":
+            now[6]["role"] = "tool"
+        await turn.model(ask, now)
+
+    journal, work = await in_doubt(url, first, second)
+    async with journal:
+        with pytest.raises(TurnBlocked) as blocked:
+            await work.run(None, run_id="r")
+        replayed = await replay(work, await read_run((await journal.runtime()).world, "r"))
+    told = "the code asks for 'ask#2' with another input than was recorded: "
+    told += {
+        "longer": "messages goes on with 2 more behind the 8 recorded: [8] is {",
+        "shorter": "messages ends after 5, where 3 more were recorded: [5] was {",
+        "another": 'messages[6].role: recorded "user", now "tool"',
+    }[how]
+    assert blocked.value.detail.startswith(told)
+    assert len(blocked.value.detail) < 400
+    assert replayed.detail == blocked.value.detail
+
+
+@pytest.mark.parametrize(
+    ("reason", "ways"),
+    [
+        (
+            "divergence",
+            ["deploy code", "journal replay r ", "retry r --accept-divergence", "retry r --from N"],
+        ),
+        ("crash_loop", ["journal show r", "then journal retry r"]),
+        ("log_error", ["journal verify r", "journal retry r", "journal fork r --at N"]),
+        ("unknown_agent", ["start a worker", "then journal retry r"]),
+    ],
+)
+def test_the_error_names_the_ways_on(reason: str, ways: list[str]) -> None:
+    said = str(TurnBlocked(run_id="r", turn_id="t", reason=reason, detail="so it is"))
+    assert said.startswith(f"turn 't' of run 'r' is blocked ({reason}): so it is; ")
+    assert [way for way in ways if way not in said] == []
+    assert said.endswith("journal cancel r gives up")
+    old = str(TurnBlocked(run_id="r", turn_id="t", reason=reason, detail="do it, then journal retry r"))
+    assert old.endswith("do it, then journal retry r"), "what older versions wrote says it by itself"
+
+
+async def test_what_cannot_be_accepted_is_not_offered(url: str) -> None:
+    async def first(turn: Turn, inside: asyncio.Event) -> None:
+        await turn.race(turn.step(quick, 1), turn.step(asyncio.sleep, 60))
+        await turn.race(turn.step(asyncio.sleep, 60), turn.step(quick, 2))
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def second(turn: Turn, inside: asyncio.Event) -> None:
+        await turn.race(turn.step(quick, 1), turn.step(asyncio.sleep, 60))
+        await turn.race(turn.step(asyncio.sleep, 60))
+
+    journal, work = await in_doubt(url, first, second)
+    async with journal:
+        with pytest.raises(TurnBlocked, match="the race '@race#2' was won by branch 1") as blocked:
+            await work.run(None, run_id="r")
+        assert "--accept-divergence" not in str(blocked.value)
+        assert "--from N" in str(blocked.value)
+        with pytest.raises(RetryRefused, match="is not the outcome of a call"):
+            await journal.retry("r", accept_divergence=True)

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from journal import Journal, Turn, TurnBlocked, TurnFailed, tool
+from journal.engine.scope import Scope
 
 pytestmark = pytest.mark.anyio
 
@@ -358,3 +360,36 @@ async def test_a_call_that_was_moved_into_a_task_is_told_by_its_place(
         TurnBlocked, match=r"the code asks for step 't1/look#1' .*the log holds step 'look#1'"
     ):
         await again("memory:", handler)
+
+
+class _Counted(bytes):
+    """Bytes that count how often they are compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Counted.compared += 1
+        return bytes.__eq__(self, other)
+
+    __hash__ = bytes.__hash__
+
+
+def test_thousands_of_recorded_tasks_are_known_again_without_looking_through_all_of_them() -> None:
+    many = 3000
+    recorded = {f"t{n}": ("work", _Counted(b"%d" % n)) for n in range(1, many + 1)}
+    attempt: Any = SimpleNamespace(history=SimpleNamespace(tasks_of=lambda path: recorded))
+    scope = Scope(attempt, "", None)
+    _Counted.compared = 0
+    backwards = [scope.name_of_task(("work", _Counted(b"%d" % n))) for n in range(many, 0, -1)]
+    assert backwards == [f"t{n}" for n in range(many, 0, -1)]
+    fresh = [scope.name_of_task(("new", _Counted(b"%d" % n))) for n in range(many)]
+    assert fresh == [f"t{n}" for n in range(many + 1, 2 * many + 1)]
+    assert _Counted.compared < 10 * many
+
+
+def test_a_new_task_gets_no_name_that_the_log_knows() -> None:
+    recorded = {"t1": ("a", b"1"), "t3": ("a", b"1"), "t4": ("b", b"2")}
+    attempt: Any = SimpleNamespace(history=SimpleNamespace(tasks_of=lambda path: recorded))
+    scope = Scope(attempt, "", None)
+    asked = [("c", b"3"), ("a", b"1"), ("c", b"4"), ("a", b"1"), ("a", b"1"), ("b", b"2")]
+    assert [scope.name_of_task(first) for first in asked] == ["t2", "t1", "t5", "t3", "t6", "t4"]

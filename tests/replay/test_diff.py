@@ -1,11 +1,22 @@
 """Where two runs part, on logs made by hand."""
 
+import pytest
 from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record, seal
-from journal.core.records import BlobRef, CallOutcome, DocumentEdit, FileChange
+from journal.core.records import (
+    BlobRef,
+    CallIntent,
+    CallOutcome,
+    DocumentEdit,
+    DocumentEdited,
+    FileChange,
+    FilesChanged,
+    TurnFinished,
+)
 from journal.replay.diff import Difference, diff, recorded
+from journal.replay.fields import differences
 from tests.replay.hand import Hand, refund
 
 
@@ -137,3 +148,61 @@ def test_what_a_retry_set_aside_does_not_count() -> None:
     right.settle("a#1")
     right.finish()
     assert compare(left, right) == Difference(1, [])
+
+
+LONG = "x" * 1000
+
+
+@pytest.mark.parametrize("how", ["input", "outcome", "end of the turn", "documents"])
+def test_long_values_are_shown_where_they_differ(how: str) -> None:
+    sides = []
+    for said in ("apples", "pears"):
+        data = values.encode(f"{LONG}{said}{LONG}")
+        hand = Hand()
+        hand.start(1)
+        given = data if how == "input" else b"1"
+        digest = values.digest(given)
+        intent = CallIntent(kind="tool", name="a", input=given, input_digest=digest, policy="safe", attempt=1)
+        hand.add(intent, key="a#1")
+        edits = (DocumentEdit(doc="todo", version=1, value=data),) if how == "documents" else ()
+        value = data if how == "outcome" else b"1"
+        hand.add(CallOutcome(status="ok", value=value, edits=edits, v=2), key="a#1")
+        hand.add(TurnFinished(status="succeeded", output=data if how == "end of the turn" else b"1"))
+        sides.append(hand)
+    (parting,) = compare(*sides).partings
+    assert parting.how == how
+    for text, other, said in ((parting.left, "pears", "apples"), (parting.right, "apples", "pears")):
+        assert text is not None
+        assert f"xx{said}xx" in text
+        assert other not in text
+        assert len(text) < 300
+        if how in ("outcome", "end of the turn"):
+            status = "ok" if how == "outcome" else "succeeded"
+            assert text.startswith(f"{status} …xxx")
+        if how == "input":
+            assert text.endswith(f"digest {values.digest(values.encode(f'{LONG}{said}{LONG}')).hex()})")
+
+
+def test_differences_of_fields_show_where_long_texts_differ() -> None:
+    (found,) = differences({"a": LONG + "apples"}, {"a": LONG + "pears" + LONG})
+    assert found.path == "a"
+    assert found.recorded == f'…{"x" * 50}apples" (1,008 characters)'
+    assert found.asked == f"…{'x' * 50}pears{'x' * 145}… (2,007 characters)"
+
+
+def test_what_the_application_wrote_is_compared_too() -> None:
+    def edited(todo: bytes, *files: FileChange) -> Hand:
+        hand = worked("a#1")
+        hand.add(DocumentEdited(edit=DocumentEdit(doc="todo", version=1, value=todo)), turn=None)
+        hand.add(FilesChanged(changes=files), turn=None)
+        return hand
+
+    one, same = FileChange(path="/a", content=b"1"), FileChange(path="/b", content=b"")
+    assert compare(edited(b"[1]", one, same), edited(b"[1]", one, same)) == Difference(1, [])
+    documents, files = compare(edited(b"[1]", one, same), edited(b"[2]", same)).partings
+    assert (documents.turn, documents.how, documents.left, documents.right) == (
+        "", "documents", "todo: [1]", "todo: [2]",
+    )  # fmt: skip
+    assert (files.how, files.left, files.right) == (
+        "files", f"/a: 1 bytes, digest {values.digest(b'1').hex()}", None,
+    )  # fmt: skip

@@ -1,6 +1,6 @@
 """The timeline: an interrupted call and what carried it on, readable one below the other."""
 
-from journal.core.records import TurnFinished
+from journal.core.records import CallOutcome, DocumentEdit, FileChange, TurnFinished
 from journal.replay.fold import fold
 from journal.replay.state import Kept
 from journal.replay.timeline import duration, lines, marked_lines, rows
@@ -80,3 +80,23 @@ def test_durations_read_like_words() -> None:
     assert [duration(s) for s in (0.0042, 1.0, 59.94, 61, 3_725)] == [
         "4 ms", "1.0 s", "59.9 s", "1 min 01 s", "1 h 02 min",
     ]  # fmt: skip
+
+
+def test_a_call_is_marked_with_what_it_changed() -> None:
+    hand = Hand()
+    hand.start(1)
+    hand.intend("edit#1")
+    files = (
+        FileChange(path="/new", content=b"1"),
+        FileChange(path="/new too", content=b"1"),
+        FileChange(path="/old", base=b"d", content=b"1"),
+        FileChange(path="/gone", base=b"d"),
+        FileChange(path="/lost", base=b"d", rejected="somebody changed it"),
+    )
+    edits = (
+        DocumentEdit(doc="todo", version=1, value=b"[]"),
+        DocumentEdit(doc="plan", version=1, rejected="somebody changed it"),
+    )
+    hand.add(CallOutcome(status="ok", value=b"1", files=files, edits=edits, v=2), key="edit#1")
+    (line,) = (line for line in lines(rows(fold(hand.records))) if "edit#1" in line)
+    assert "ok, files: +2 ~1 -1 !1, doc todo, doc plan!" in line

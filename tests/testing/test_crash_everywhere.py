@@ -10,12 +10,16 @@ import pytest
 
 from journal import Journal, NotRun, Ran, Turn, step, tool
 from journal.core.errors import InvalidOptions
+from journal.core.records import Observed, OutcomeStatus, TurnFinished
 from journal.testing import CrashFailed, Effects, Report, crash_everywhere
 from journal.testing.crash import Crash
+from journal.testing.judge import Story, judge
+from journal.testing.judge import raced as judged_races
 from journal.testing.life import LaterClock, live_here
 from journal.testing.mortal import Watch
 from journal.testing.points import Moment, Point
 from journal.worlds.memory import forget, open_memory
+from tests.replay.hand import Hand
 
 effects = Effects()
 
@@ -331,3 +335,99 @@ def test_a_kill_that_comes_when_all_is_done_kills_nothing() -> None:
     forget("late")
     assert not life.is_killed
     assert life.log[-1].type == "turn.finished"
+
+
+# Races whose sides end together --------------------------------------------------------------------------
+
+
+@step
+async def one() -> str:
+    return "one"
+
+
+@step
+async def other() -> str:
+    return "other"
+
+
+async def raced(turn: Turn, _: str) -> str:
+    winner, _result = await turn.race(turn.step(one), turn.step(other))
+    return f"somebody won: {winner >= 0}"
+
+
+async def slow_one() -> str:
+    await asyncio.sleep(0.02)
+    return "in time"
+
+
+async def slow_other() -> str:
+    await asyncio.sleep(0.02)
+    return "in time too"
+
+
+async def raced_by_hand(turn: Turn, _: str) -> str:
+    tasks = [asyncio.ensure_future(turn.step(slow)) for slow in (slow_one, slow_other)]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    return f"somebody won: {bool(done)}"
+
+
+async def timed(turn: Turn, _: str) -> str:
+    try:
+        async with turn.timeout(0.02):
+            return await turn.step(slow_one)
+    except TimeoutError:
+        return await turn.step(other)
+
+
+@pytest.mark.parametrize("handler", [raced, raced_by_hand, timed])
+def test_a_race_whose_sides_end_together_is_no_failure(handler: Any) -> None:
+    report = crash_everywhere(agent(handler), "x")
+    assert report.wrong == ()
+    assert len(report.crashes) >= 8
+
+
+async def paid_by_chance(turn: Turn, _: str) -> str:
+    winner, _result = await turn.race(turn.step(one), turn.step(other))
+    effects.add("between")
+    return str(winner)
+
+
+def test_a_race_hides_no_effect_that_is_doubled() -> None:
+    with pytest.raises(CrashFailed) as failed:
+        crash_everywhere(agent(paid_by_chance), "x", effects=effects)
+    assert "'between' happened 2 times instead of 1, between calls" in str(failed.value)
+
+
+def log_of(*ends: tuple[str, OutcomeStatus | None], winner: int | None) -> Story:
+    """A turn with safe calls, each with its end, and a race under `@race#1`."""
+    hand = Hand()
+    hand.start(1)
+    for key, status in ends:
+        hand.intend(key)
+        if status is not None:
+            hand.settle(key, status)
+    if winner is not None:
+        hand.add(Observed(value=b"%d" % winner), key="@race#1")
+    hand.add(TurnFinished(status="succeeded", output=b"%d" % (winner or 0)))
+    return Story(hand.records, [[]])
+
+
+def test_what_a_race_explains_and_what_it_does_not() -> None:
+    lost, won = "@race#1/1/b#1", "@race#1/0/a#1"
+    plain = [log_of((won, "ok"), (lost, "ok"), winner=0)] * 2
+    assert judge(log_of((won, "ok"), winner=0), plain) == []
+    assert judge(log_of((won, "ok"), (lost, "cancelled"), winner=0), plain) == []
+    assert judge(log_of((lost, "ok"), winner=0), plain) == [f"{won} is missing" + BY_HAND]
+    another = log_of((lost, "ok"), winner=1)
+    assert (judge(another, plain), judged_races(another, plain)) == ([], ["@race#1"])
+    side = [log_of(("a#1", "ok"), ("b#1", "ok"), winner=None)] * 2
+    assert judge(log_of(("a#1", "ok"), winner=None), side) == ["b#1 is missing"]
+    told = judge(log_of(("a#1", "ok"), ("b#1", "error"), winner=None), side)
+    assert [line.partition(":")[0] for line in told] == [
+        "b#1 had another status", "b#1 had another value", "b#1 had another error",
+    ]  # fmt: skip
+
+
+BY_HAND = " (if the code races it against another by itself: turn.race records who won)"

@@ -1,0 +1,181 @@
+"""What calls changed of documents, files and checkpoints, as the command line tells it; exported ones too."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from journal.core.ids import new_batch_id
+from journal.core.ports import Batch, Keyed, Wake, World
+from journal.worlds.contract.harness import raw
+from tests.cli.conftest import Cli, objects
+from tests.cli.test_bundles import without_extras
+from tests.cli.test_fork import in_world
+
+APP = """
+from journal import Journal, Turn, VirtualWorkspace, define_doc, io, step
+
+journal = Journal("sqlite:journal.db")
+Todo = define_doc("todo", 1, list[str])
+
+
+@step
+async def write(n: int) -> int:
+    await io.files.write("/notes.txt", "n" * n)
+    await io.files.write(f"/{n}.bin", "x" * (100_000 if n == 2 else 1))
+    io.docs.update(Todo, lambda items: [*items, f"item {n}"])
+    return n
+
+
+@step
+async def tidy() -> None:
+    await io.files.delete("/1.bin")
+
+
+@step
+def nothing() -> None:
+    return None
+
+
+@journal.agent(workspace=VirtualWorkspace(), docs=[Todo])
+async def work(turn: Turn, _: None) -> str:
+    await turn.step(write, 1)
+    await turn.checkpoint("plan", {"left": ["a", "b"]})
+    await turn.step(write, 2)
+    await turn.checkpoint("plan", {"left": ["b"]})
+    await turn.checkpoint("note", "done", sequence=7)
+    await turn.step(tidy)
+    await turn.step(nothing)
+    return "ok"
+"""
+
+
+@pytest.fixture
+def ran(cli: Cli, home: Path) -> Path:
+    (home / "app.py").write_text(APP)
+    assert cli("submit", "work", "null", "--input-json", "--run", "r").exit_code == 0
+    assert cli("worker", "--until-idle").exit_code == 0
+    assert cli("export", "r", "-o", "r.jsonl").exit_code == 0
+    return home
+
+
+def test_show_marks_what_a_call_changed(cli: Cli, ran: Path) -> None:
+    lines = cli("show", "r").stdout.splitlines()
+    (first,) = (line for line in lines if "write#1" in line)
+    assert "ok, files: +2, doc todo" in first
+    (second,) = (line for line in lines if "write#2" in line)
+    assert "ok, files: +1 ~1, doc todo" in second
+    (third,) = (line for line in lines if "tidy#1" in line)
+    assert "ok, files: -1" in third
+    assert "    holds 1 document, 2 files, 3 checkpoints" in lines
+
+
+def test_show_at_a_call_is_the_run_as_that_call_found_it(cli: Cli, ran: Path) -> None:
+    shown = cli("show", "r", "--at", "2").stdout
+    assert ("write#1" in shown, "write#2" in shown) == (True, False)
+    assert "    holds 1 document, 2 files, 1 checkpoint\n" in shown
+    assert "holds" not in cli("show", "r", "--at", "1").stdout
+    assert cli("show", "r", "--at", "9").exit_code == 2
+    assert cli("show", "r", "--at", "1", "--upto", "3").exit_code == 2
+
+
+def test_checkpoints_are_printed(cli: Cli, ran: Path) -> None:
+    shown = cli("checkpoints", "r")
+    assert shown.exit_code == 0
+    heads = [line.partition("  ")[0] for line in shown.stdout.splitlines() if ", record " in line]
+    assert heads == ["note 7", "plan 1", "plan 2"]
+    (told,) = objects(cli("checkpoints", "r", "--json"))
+    assert [(each["name"], each["sequence"], each["payload"]) for each in told] == [
+        ("note", 7, "done"), ("plan", 1, {"left": ["a", "b"]}), ("plan", 2, {"left": ["b"]}),
+    ]  # fmt: skip
+    assert all({"seq", "time", "size"} <= each.keys() for each in told)
+    (told,) = objects(cli("checkpoints", "./r.jsonl", "plan", "--at", "2", "--json"))
+    assert [each["payload"] for each in told] == [{"left": ["a", "b"]}]
+    none = cli("checkpoints", "r", "nope")
+    assert (none.exit_code, none.stdout, "no checkpoint 'nope'" in none.stderr) == (0, "", True)
+
+
+def test_log_shows_checkpoints_as_json(cli: Cli, ran: Path) -> None:
+    line = next(line for line in cli("log", "r").stdout.splitlines() if "checkpoint.written" in line)
+    assert '"payload":{"size":18}' in line, line
+    line = next(
+        line for line in cli("log", "r", "--values").stdout.splitlines() if "checkpoint.written" in line
+    )
+    assert '"payload":{"left":["a","b"]}' in line
+
+
+@pytest.mark.parametrize("run", ["r", "./r.jsonl"])
+def test_diff_tells_what_changed_between_two_calls(cli: Cli, ran: Path, run: str) -> None:
+    told = cli("diff", run, "2", "4")
+    assert told.exit_code == 1
+    lines = told.stdout.splitlines()
+    assert lines[:2] == [
+        "   2  step   write#2: ok, files: +1 ~1, doc todo",
+        "   3  step   tidy#1: ok, files: -1",
+    ]
+    assert [line.partition(":")[0] for line in lines[2:] if not line.startswith(" ")] == [
+        "~ document todo", "- file /1.bin", "+ file /2.bin", "~ file /notes.txt", "+ checkpoint note 7",
+        "+ checkpoint plan 2",
+    ]  # fmt: skip
+    assert '    [1]: (nothing) → "item 2"' in lines
+    assert '    {"left":["b"]}' in lines
+    assert any(line.startswith("~ file /notes.txt: 1 bytes, ") and " → 2 bytes, " in line for line in lines)
+    (found,) = objects(cli("diff", run, "2", "4", "--json"))
+    assert [call["number"] for call in found["calls"]] == [2, 3]
+    assert ("file", "/1.bin", "-") in [(c["what"], c["name"], c["sign"]) for c in found["changes"]]
+
+
+def test_diff_of_calls_that_changed_nothing_is_0(cli: Cli, ran: Path) -> None:
+    same = cli("diff", "r", "4", "5")  # one more than the last: as it stands
+    assert (same.exit_code, same.stdout.splitlines()[-1]) == (
+        0,
+        "documents, files and checkpoints are the same",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("4", "2"), "name the earlier one first"),
+        (("2", "9"), "has no call 9; it has 4"),
+        (("r", "2"), "write RUN N M, or RUN_A RUN_B"),
+        (("2", "x"), "'x' is not a valid integer"),
+    ],
+)
+def test_diff_refuses_what_names_no_calls(cli: Cli, ran: Path, arguments: tuple[str, ...], says: str) -> None:
+    refused = cli("diff", "r", *arguments)
+    assert (refused.exit_code, says in refused.stderr) == (2, True), refused.stderr
+
+
+def test_an_exported_file_needs_the_base_package_only_and_brings_its_blobs(ran: Path) -> None:
+    away = ran / "away"
+    away.mkdir()
+    (ran / "r.jsonl").rename(away / "r.jsonl")
+    listed = json.loads(without_extras(away, "files", "r.jsonl", "--at", "3", "--json").stdout)
+    assert [(file["path"], file["size"]) for file in listed] == [
+        ("/1.bin", 1), ("/2.bin", 100_000), ("/notes.txt", 2),
+    ]  # fmt: skip
+    read = without_extras(away, "files", "r.jsonl", "/2.bin", "--at", "3")
+    assert (read.returncode, read.stdout) == (0, "x" * 100_000), read.stderr
+    assert without_extras(away, "files", "r.jsonl", "/1.bin").returncode == 4  # deleted
+    for args in (("docs", "r.jsonl", "--at", "2"), ("checkpoints", "r.jsonl"), ("show", "r.jsonl")):
+        done = without_extras(away, *args)
+        assert (done.returncode, done.stderr.startswith("exported, ") or not done.stderr) == (0, True)
+    assert without_extras(away, "diff", "r.jsonl", "1", "4").returncode == 1
+    assert [path.name for path in away.iterdir()] == ["r.jsonl"]
+
+
+def test_log_shows_what_is_in_a_record_of_a_later_version(cli: Cli, ran: Path) -> None:
+    async def add(world: World) -> None:
+        body = msgspec.msgpack.encode(
+            {"v": 9, "said": b'{"to":"you"}', "token": b"\x01\x02", "more": [1, "x"]}
+        )
+        record = raw("r", body, kind="call.teleported", turn="start", key="later#1")
+        await world.append(Batch("r", new_batch_id(), Keyed("newer", b"digest"), (record,), queue=Wake()))
+
+    in_world("sqlite:journal.db", add)
+    line = cli("log", "r", "--values").stdout.splitlines()[-1]
+    assert '"body":{"v":9,"said":{"to":"you"},"token":"0102","more":[1,"x"]}' in line
+    assert "has the unknown type 'call.teleported'" in line
+    assert "you" not in cli("log", "r").stdout.splitlines()[-1]
