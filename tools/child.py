@@ -306,3 +306,11 @@ def _is_running(pid: str, group: int) -> bool:
     except (OSError, ValueError):
         return False  # gone meanwhile
     return int(of) == group and state not in (b"Z", b"X")
+
+
+def signal_name(number: int) -> str:
+    """``"SIGKILL"``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"  # a real-time signal

@@ -59,6 +59,7 @@ class FileInfo(msgspec.Struct, frozen=True):
     is_directory: bool
     size: int
     """Bytes; of a directory, of all files in it."""
+    is_executable: bool = False
 
 
 def checked(path: str, *, is_directory: bool = False) -> str:
@@ -115,7 +116,10 @@ def listed(path: str, tree: Tree) -> list[FileInfo]:
         known = found.get(name)
         is_directory = bool(slash) or (known is not None and known.is_directory)
         found[name] = FileInfo(
-            f"{prefix}{name}", is_directory, file.size + (0 if known is None else known.size)
+            f"{prefix}{name}",
+            is_directory,
+            file.size + (0 if known is None else known.size),
+            file.is_executable and not is_directory,
         )
     return [found[name] for name in sorted(found)]
 
