@@ -217,21 +217,14 @@ def _library() -> str:
 
 async def _files() -> list[ShellFile]:
     """All files of the workspace. Raises `ShellStopped` where they are more than the shell can hold."""
-    found: list[ShellFile] = []
-    directories, size = ["/"], 0
-    while directories:
-        for each in await io.files.list(directories.pop()):
-            if each.is_directory:
-                directories.append(each.path)
-                continue
-            size += each.size
-            if len(found) >= MAX_FILES or size > MAX_BYTES or each.size > MAX_FILE_BYTES:
-                raise ShellStopped(
-                    why=f"the workspace is too large for a shell: {MAX_FILES:,} files and {MAX_BYTES:,} bytes in all, "
-                    f"{MAX_FILE_BYTES:,} bytes a file are the most"
-                )
-            found.append(ShellFile(each.path, await io.files.read(each.path), each.is_executable))
-    return found
+    infos = [await io.files.stat(path) for path in await io.files.glob("/**")]
+    sizes = [info.size for info in infos]
+    if len(sizes) > MAX_FILES or sum(sizes) > MAX_BYTES or max(sizes, default=0) > MAX_FILE_BYTES:
+        raise ShellStopped(
+            why=f"the workspace is too large for a shell: {MAX_FILES:,} files and {MAX_BYTES:,} bytes in all, "
+            f"{MAX_FILE_BYTES:,} bytes a file are the most"
+        )
+    return [ShellFile(info.path, await io.files.read(info.path), info.is_executable) for info in infos]
 
 
 async def _apply(answer: Answer, before: dict[str, ShellFile]) -> None:

@@ -2,8 +2,8 @@
 
 Reads a `Job` of `shell.py` as JSON, lets bashkit work on its files in memory, and writes an `Answer`. Bashkit by itself
 reaches no host file and no network. For the case that it has a hole, the kernel is told beforehand that this process
-opens nothing, writes to no file and gets so much memory and no more; and a crash of native code ends this process and
-not the worker.
+opens nothing, writes to no file, has no children, and gets so much memory and no more. A crash of native code ends this
+process and not the worker.
 
 No `typing`, no msgspec: they would take three times as long to load as all the rest.
 """
@@ -82,9 +82,9 @@ class Sandbox:
 
 
 def fence(max_memory: int) -> None:
-    """From here on this process opens nothing, writes to no file, and gets that many bytes more."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    """From here on this process opens nothing, writes to no file, forks not, and gets that many bytes more."""
+    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):
+        resource.setrlimit(limit, (0, 0))
     if sys.platform == "linux":  # elsewhere address space is counted otherwise, or not at all
         with open("/proc/self/statm") as file:
             most = int(file.read().split()[0]) * resource.getpagesize() + max_memory

@@ -4,8 +4,9 @@ Pure. A tool reads and changes the files through `io.files`, the application thr
 `replay/workspace.py` (the tree), `engine/files.py` (how changes get in), `files.py` (tools for a model).
 """
 
+import re
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from fnmatch import translate
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +19,12 @@ Paths = list[str]
 MEANWHILE = "it was changed meanwhile"
 """Why a change is rejected whose path is not what it was when the change was made."""
 _MIB = 1024 * 1024
-_PATH_BYTES = 1024
+_PATH_BYTES, _PATH_NAMES = 1024, 64
+"""Each directory of a path costs memory: ten thousand files at the deepest take some 300 MB of it."""
+_CONTROL = re.compile(r"[\x01-\x1f\x7f-\x9f\u2028\u2029]")
+"""Lists of files are read by lines, and names like these are mistakes or worse."""
+_MATCH_STEPS = 1_000_000
+"""Names compared with a part of a pattern, about one second's worth. Ten thousand files take a tenth of it."""
 
 
 class VirtualWorkspace(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +85,8 @@ def _wrong(path: object) -> str | None:
         size = len(path.encode())
     except UnicodeEncodeError:
         return "it is no Unicode text"
+    if _CONTROL.search(path):
+        return "it holds a control character, or a line break"
     if not path.startswith("/"):
         return f"it is relative: give it from the root, as in {'/' + path[:100]!r}"
     if path == "/":
@@ -90,6 +98,8 @@ def _wrong(path: object) -> str | None:
         return "its names may not be . or .."
     if "" in names:
         return "it has an empty name: leave out doubled and trailing slashes"
+    if len(names) > _PATH_NAMES:
+        return f"it has {len(names):,} names, {_PATH_NAMES} are allowed"
     return None
 
 
@@ -125,40 +135,60 @@ def listed(path: str, tree: Tree) -> list[FileInfo]:
 
 
 def matching(pattern: str, paths: Iterable[str]) -> Paths:
-    """Those of `paths` that match: ``*`` and ``?`` within a name, ``[...]``, and ``**`` for any directories."""
+    """Those of `paths` that match: ``*`` and ``?`` within a name, ``[...]``, and ``**`` for any directories.
+
+    Raises `PathRefused` for what is no pattern, or takes too long.
+    """
     if not pattern.startswith("/"):
         raise PathRefused(path=pattern, why=f"patterns begin at the root, as in {'/**/' + pattern[:100]!r}")
-    wanted = pattern[1:].split("/")
+    if len(pattern) > _PATH_BYTES:
+        raise PathRefused(path=pattern, why=f"patterns have at most {_PATH_BYTES:,} characters")
+    parts = pattern[1:].split("/")
+    wanted = [part for part, before in zip(parts, ["", *parts], strict=False) if not part == before == "**"]
     if wanted[-1] == "**":
         wanted.append("*")  # files in the directory and below, not one of its name
-    return sorted(path for path in paths if _matches(path[1:].split("/"), wanted))
+    return sorted(paths) if wanted == ["**", "*"] else _Glob(pattern, wanted).matching(paths)
 
 
-def _matches(names: list[str], wanted: list[str]) -> bool:
-    """All ways at once, so that no pattern takes long."""
-    states = set(_reached(0, wanted))
-    for name in names:
-        states = {
-            then
-            for at in states
-            if at < len(wanted)
-            for then in (
-                _reached(at, wanted)
-                if wanted[at] == "**"
-                else _reached(at + 1, wanted)
-                if fnmatchcase(name, wanted[at])
-                else ()
-            )
-        }
-    return len(wanted) in states
+class _Glob:
+    """Tries all ways at once, so that no path takes long; and says so when all of them together do."""
 
+    def __init__(self, pattern: str, wanted: list[str]) -> None:
+        self._pattern = pattern
+        # Not fnmatch itself, which keeps each pattern that it ever saw. None: any directories.
+        self._parts = [None if part == "**" else re.compile(translate(part)).match for part in wanted]
+        self._steps = 0
 
-def _reached(at: int, wanted: list[str]) -> Iterator[int]:
-    """That place of the pattern, and those behind a ``**`` that stands for nothing."""
-    yield at
-    while at < len(wanted) and wanted[at] == "**":
-        at += 1
+    def matching(self, paths: Iterable[str]) -> Paths:
+        return sorted(path for path in paths if self._matches(path[1:].split("/")))
+
+    def _matches(self, names: list[str]) -> bool:
+        states = set(self._reached(0))
+        for name in names:
+            self._steps += len(states)
+            if self._steps > _MATCH_STEPS:
+                raise PathRefused(
+                    path=self._pattern,
+                    why="it takes too long over so many files: give fewer ** or a directory",
+                )
+            states = {then for at in states for then in self._after(at, name)}
+        return len(self._parts) in states
+
+    def _after(self, at: int, name: str) -> Iterator[int]:
+        """The places of the pattern that come next when `name` stands at `at`."""
+        if at == len(self._parts):
+            return
+        matches = self._parts[at]
+        if matches is None:
+            yield from self._reached(at)
+        elif matches(name):
+            yield from self._reached(at + 1)
+
+    def _reached(self, at: int) -> Iterator[int]:
+        """That place of the pattern, and the one behind a ``**`` that stands for nothing."""
         yield at
+        if at < len(self._parts) and self._parts[at] is None:
+            yield at + 1
 
 
 # Which changes count ---------------------------------------------------------------------------------

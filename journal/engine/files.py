@@ -185,6 +185,11 @@ class CallFiles:
         self._check()
         return self._tree.get(checked(path)) is not None
 
+    async def stat(self, path: str) -> FileInfo:
+        """How large the file is, and whether it is executable. Raises `FileMissing` and `PathRefused`."""
+        file = self._file(path)
+        return FileInfo(path, False, file.size, file.is_executable)
+
     async def list(self, path: str = "/") -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
         self._check()
