@@ -6,6 +6,7 @@ that leaves open. Off unless switched on: nobody runs anything before somebody m
 Never a shell. Next: `command_line.py` (text to words), `child.py` (a process group, from start to end).
 """
 
+import errno
 import os
 import re
 import stat
@@ -28,6 +29,7 @@ TOOL_OUTPUT_BYTES = 64 * 1024
 _MOST_TOOL_OUTPUT = 512 * 1024
 """JSON may take six bytes for one, there are two streams, and a value has at most 8 MiB."""
 _MOST_COMMAND = 128 * 1024
+_MOST_LINKS = 40
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,9 +230,9 @@ def _executable(path: str) -> str | None:
     Raises `CommandRefused` for one that anybody on the host could have put there.
     """
     try:
-        found = os.path.realpath(path, strict=True)
-        mode = os.stat(found, follow_symlinks=False).st_mode
-        directory = os.stat(os.path.dirname(found)).st_mode
+        found = _resolved(path)
+        mode = os.lstat(found).st_mode
+        directory = os.lstat(os.path.dirname(found)).st_mode
     except OSError:
         return None
     if not stat.S_ISREG(mode) or not os.access(found, os.X_OK):
@@ -238,6 +240,41 @@ def _executable(path: str) -> str | None:
     if (mode | directory) & stat.S_IWOTH:
         raise CommandRefused(reason=f"everybody may write {found}, or its directory; take that right away")
     return found
+
+
+def _resolved(path: str) -> str:
+    """`path` without symlinks. Raises `OSError`, and `CommandRefused` where anybody could have led us elsewhere."""
+    at, names, links = "/", path.split("/"), 0
+    while names:
+        name = names.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        entry = f"{at.rstrip('/')}/{name}"
+        found = os.lstat(entry)
+        if _is_anybodys(found, os.lstat(at)):
+            raise CommandRefused(
+                reason=f"everybody may put another {name!r} into {at}, which {path} leads through; take that right away"
+            )
+        if not stat.S_ISLNK(found.st_mode):
+            at = entry
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(entry)
+        at = "/" if target.startswith("/") else at
+        names = [*target.split("/"), *names]
+    return at
+
+
+def _is_anybodys(entry: os.stat_result, directory: os.stat_result) -> bool:
+    """Whether somebody else may have made the entry, or may replace it: as in /tmp, all but its owner's own."""
+    if not directory.st_mode & stat.S_IWOTH:
+        return False
+    return not directory.st_mode & stat.S_ISVTX or entry.st_uid not in (0, os.geteuid())
 
 
 def _checked_names(allow: Iterable[str] | Literal["any"]) -> frozenset[str] | None:
