@@ -9,15 +9,12 @@ from collections.abc import Iterable, Iterator
 from fnmatch import translate
 
 import msgspec
-from msgspec.structs import replace
 
 from journal.core.errors import FileMissing, InvalidOptions, PathRefused, QuotaExceeded
 from journal.core.records import FileChange
-from journal.replay.workspace import File, Tree, above, digest_of, file_of
+from journal.replay.workspace import File, Tree, standing
 
 Paths = list[str]
-MEANWHILE = "it was changed meanwhile"
-"""Why a change is rejected whose path is not what it was when the change was made."""
 _MIB = 1024 * 1024
 _PATH_BYTES, _PATH_NAMES = 1024, 64
 """Each directory of a path costs memory: ten thousand files at the deepest take some 300 MB of it."""
@@ -101,14 +98,6 @@ def _wrong(path: object) -> str | None:
     if len(names) > _PATH_NAMES:
         return f"it has {len(names):,} names, {_PATH_NAMES} are allowed"
     return None
-
-
-def obstacle(path: str, tree: Tree) -> str | None:
-    """Why no file can be written at `path` in `tree`."""
-    if tree.below_directory(path):
-        return "it is a directory"
-    through = next((each for each in above(path) if tree.get(each) is not None), None)
-    return None if through is None else f"it passes through the file {through!r}"
 
 
 def listed(path: str, tree: Tree) -> list[FileInfo]:
@@ -195,57 +184,13 @@ class _Glob:
 
 
 def settled(changes: Iterable[FileChange], tree: Tree, limits: VirtualWorkspace) -> tuple[FileChange, ...]:
-    """`changes`, with those rejected that cannot be made to `tree`; the others stand.
+    """`changes`, with those rejected that cannot be made to `tree` within `limits`; the others stand."""
 
-    A path must be what it was when the change was made. Both halves of a move count, or neither. What makes the tree
-    smaller comes first, so that quotas are those of what comes of it.
-    """
-    every = list(changes)
-    refused = {change.path: change.rejected for change in every if change.rejected is not None}
-    for change in every:
-        if change.path not in refused and digest_of(tree.get(change.path)) != change.base:
-            refused[change.path] = MEANWHILE
-    files = {change.path: file_of(change, 0) for change in every}
-    growth = sorted(files, key=lambda path: _growth(files[path], tree.get(path)))
-    while True:
-        over = Tree(tree)
-        for path in growth:
-            if path not in refused:
-                why = _refusal(path, files[path], over, limits)
-                if why is None:
-                    over.put(path, files[path])
-                else:
-                    refused[path] = why
-        torn = {
-            path: other
-            for change in every
-            if change.source is not None
-            for path, other in ((change.path, change.source), (change.source, change.path))
-            if other in refused and path not in refused
-        }
-        if not torn:
-            break
-        refused |= {path: f"it was to be moved together with {other!r}" for path, other in torn.items()}
-    return tuple(
-        replace(change, content=None, is_executable=False, rejected=refused[change.path])
-        if change.path in refused
-        else change
-        for change in every
-    )
-
-
-def _growth(file: File | None, before: File | None) -> tuple[int, int]:
-    size = 0 if file is None else file.size
-    return (0 if file is None else 1), size - (0 if before is None else before.size)
-
-
-def _refusal(path: str, file: File | None, tree: Tree, limits: VirtualWorkspace) -> str | None:
-    if file is None:
+    def too_much(path: str, file: File, over: Tree) -> str | None:
+        try:
+            limits.check(path, file.size, over)
+        except QuotaExceeded as error:
+            return f"{error.quota}={error.limit:,} would be exceeded: {error.actual:,}"
         return None
-    if (why := obstacle(path, tree)) is not None:
-        return why
-    try:
-        limits.check(path, file.size, tree)
-    except QuotaExceeded as error:
-        return f"{error.quota}={error.limit:,} would be exceeded: {error.actual:,}"
-    return None
+
+    return standing(changes, tree, too_much)

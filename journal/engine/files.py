@@ -21,8 +21,8 @@ from journal.core.errors import (
 )
 from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, Value
 from journal.engine.digest import Source
-from journal.replay.workspace import File, Tree, Workspace, digest_of
-from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching, obstacle
+from journal.replay.workspace import File, Tree, Workspace, digest_of, obstacle
+from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
