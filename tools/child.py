@@ -136,6 +136,8 @@ class _Child:
         if self._until is None:
             self._until = monotonic() + grace
             self._is_interrupted = not self._exit.is_over
+            for output in (self._stdout, self._stderr):
+                output.catch_up()  # so that it does not depend on the loop's order whether they are at their end
             self._signal(signal.SIGTERM)  # also where the child has exited: to what it left behind
         if self._process.returncode is None:
             was_running = not self._exit.is_over
@@ -192,11 +194,19 @@ class _Child:
         """Whether anything that it started still runs, as far as that can be told."""
         try:
             os.killpg(self._group, 0)
-            self._has_members = not _HAS_PROC or bool(_members(self._group))
+            is_there = True  # perhaps as a zombie, which process 1 may reap late or never
         except ProcessLookupError:  # the usual case: the child was alone, and is reaped
-            self._has_members = self._looks_further and bool(_members(self._group))
+            is_there = False
         except PermissionError:
             self._has_members = True  # they run as somebody else
+            return True
+        if not _HAS_PROC:
+            self._has_members = is_there
+        elif is_there or self._looks_further:
+            groups = _members(self._group).values()
+            self._has_members = any(group == self._group or self._looks_further for group in groups)
+        else:
+            self._has_members = False
         return self._has_members
 
     @property
@@ -213,8 +223,9 @@ class _Child:
         except (ProcessLookupError, PermissionError):
             pass  # gone meanwhile; or somebody else's, which `has_escaped` tells
         if self._looks_further:
-            for pid in _members(self._group):
-                _signal_apart(pid, self._group, number)
+            for pid, group in _members(self._group).items():
+                if group != self._group:
+                    _signal_apart(pid, self._group, number)
 
 
 def _start(
@@ -281,11 +292,15 @@ class _Drain:
         os.set_blocking(stream.fileno(), False)
         self._loop.add_reader(stream.fileno(), self._read)
 
-    def close(self) -> None:
-        """Take what is still in the pipe. Whoever goes on writing is left with a broken pipe."""
+    def catch_up(self) -> None:
+        """Take what is in the pipe."""
         for _ in range(_PIPE // _CHUNK + 1):
             if self.is_at_end or not self._read():
                 break
+
+    def close(self) -> None:
+        """Take what is still in the pipe. Whoever goes on writing is left with a broken pipe."""
+        self.catch_up()
         self._leave()
 
     def _read(self) -> bool:
@@ -309,10 +324,13 @@ class _Drain:
 _HAS_PROC = sys.platform == "linux" and os.path.exists("/proc/self/stat")
 
 
-def _members(session: int) -> list[int]:
-    """What runs in the session, in whichever group; without zombies, which process 1 may reap late or never."""
-    every = [int(pid) for pid in os.listdir("/proc") if pid.isdecimal()]
-    return [pid for pid in every if (place := _place(pid)) is not None and place[1] == session]
+def _members(session: int) -> dict[int, int]:
+    """What runs in the session, zombies left out: the group of each, by process id."""
+    found: dict[int, int] = {}
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        if (place := _place(int(pid))) is not None and place[1] == session:
+            found[int(pid)] = place[0]
+    return found
 
 
 def _place(pid: int) -> tuple[int, int] | None:
