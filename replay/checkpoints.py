@@ -13,6 +13,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
     name: str
     sequence: int
     """Orders those of one name."""
+    seq: int
+    """Of the record that wrote it."""
+    time: float
+    """Wall clock of the store, seconds."""
     payload: Value
 
     @property
@@ -42,7 +46,7 @@ class Checkpoints:
             return
         match open_record(record):
             case CheckpointWritten(name=name, sequence=sequence, payload=payload):
-                self.written(Checkpoint(name, sequence, payload))
+                self.written(Checkpoint(name, sequence, record.seq, record.time, payload))
             case CheckpointDeleted(name=name, sequence=sequence):
                 self.deleted(name, sequence)
             case _:

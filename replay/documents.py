@@ -23,6 +23,8 @@ from journal.replay.versions import insert, set_aside, without
 
 READ_MARK = "@doc:"
 """What the keys of documents that a handler read begin with."""
+EDITED_MEANWHILE = "the document was edited meanwhile"
+"""Why an edit is rejected that can only be taken as it is, and was made on another value."""
 _HAS_EDITS = b"\xa5edits"
 """The field's name in msgpack: an outcome without these bytes edits nothing."""
 

@@ -1,7 +1,8 @@
 """Which records of a run a fork of it takes over, and what they say there.
 
 Pure. What stands before the call at which they part is taken as it lies; of what came later only the outcomes of
-calls that had begun by then. A call without one is unknown in the copy: its origin may be at work on it. Next:
+calls that had begun by then. An edit in one of these that rests on what is not taken over is rejected in the copy, as
+it is where somebody else was quicker. A call without an outcome is unknown: its origin may be at work on it. Next:
 `engine/fork.py`, which builds the copy up.
 """
 
@@ -21,6 +22,7 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    DocumentEdit,
     DocumentEdited,
     FilesChanged,
     Origin,
@@ -35,12 +37,16 @@ from journal.core.records import (
     TurnSubmitted,
     Value,
 )
+from journal.replay.documents import EDITED_MEANWHILE, Documents
 from journal.replay.fold import RunFold
 from journal.replay.history import is_of_run
 from journal.replay.state import CallState
+from journal.replay.workspace import Workspace, standing
 
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _encode = msgspec.msgpack.Encoder().encode
+_LAST = 2**62
+"""Behind every seq."""
 
 
 class NoSuchCall(ValueError):
@@ -72,6 +78,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     blobs: frozenset[str]
     epoch: int
     """The highest of any record that is taken over."""
+    outcomes: dict[int, CallOutcome]
+    """Those that say something else in the copy, by seqs of the origin: not all of their edits count."""
     places: dict[int, int]
     """From seqs of the origin to those of the copy."""
     pinned: int
@@ -128,6 +136,9 @@ class Prefix:
         self._doubtful: dict[str, CallState] = {}
         """Calls that had begun at the parting and have not ended, by key."""
         self._repeats: dict[str, None] = {}
+        self._outcomes: dict[int, CallOutcome] = {}
+        self._documents = Documents()
+        self._workspace = Workspace()
         self._is_over = False
         """Whether what is recorded under their keys may be of other calls."""
 
@@ -172,6 +183,7 @@ class Prefix:
             keys=tuple(sorted(self._keys(turn, places), key=lambda key: key.key)),
             blobs=frozenset(blobs),
             epoch=max(taken.epoch for taken in kept),
+            outcomes=self._outcomes,
             places=places,
             pinned=len(self._pinned),
             unknown=tuple(call.number for call in self._doubtful.values()),
@@ -206,6 +218,8 @@ class Prefix:
             case _:
                 pass
         self._take(record, body)
+        self._documents.add(record)
+        self._workspace.add(record)
 
     def _after(self, record: Record, body: Body) -> None:
         call = None if self._is_over else self._doubtful.get(record.key or "")
@@ -215,7 +229,10 @@ class Prefix:
             case CallOutcome() if call is not None:
                 # One that was cancelled was so over something that the fork has yet to come to.
                 if not body.cancelled and body.status != "cancelled":
-                    self._take(record, body)
+                    counting = self._counting(body, record.seq)
+                    if counting is not body:
+                        self._outcomes[record.seq] = counting
+                    self._take(record, counting)
                     del self._doubtful[call.key]
             case CallEvidence() if call is not None and record.seq in self._evidence:
                 call.evidence += (record.seq,)
@@ -249,7 +266,24 @@ class Prefix:
         known = next((seq for seq in call.evidence if seq in self._evidence), None)
         if known is None:
             return CallOutcome(status="unknown")
-        return replace(self._evidence[known], evidence=places[known])
+        return replace(self._counting(self._evidence[known], _LAST + call.number), evidence=places[known])
+
+    def _counting(self, outcome: CallOutcome, seq: int) -> CallOutcome:
+        """`outcome` of a call that ended behind the parting, with what it edited as that counts in the copy."""
+        if not outcome.edits and not outcome.files:
+            return outcome
+        edits = tuple(map(self._edit, outcome.edits))
+        files = standing(outcome.files, self._workspace.tree)
+        self._documents.apply(edits, seq)
+        self._workspace.apply(files, seq)
+        is_same = (edits, files) == (outcome.edits, outcome.files)
+        return outcome if is_same else replace(outcome, edits=edits, files=files)
+
+    def _edit(self, edit: DocumentEdit) -> DocumentEdit:
+        latest = self._documents.latest(edit.doc)
+        if edit.rejected is not None or (None if latest is None else latest.digest) == edit.base:
+            return edit
+        return replace(edit, value=None, rejected=EDITED_MEANWHILE)
 
     def _turn_infos(self, turn: str, places: dict[int, int]) -> Iterator[TurnInfo]:
         for name, of in self._turns.items():
@@ -288,7 +322,7 @@ class Fork(msgspec.Struct, frozen=True):
         return replace(record, run=self.run, seq=seq, time=time, body=body, checksum=crc)
 
     def _changed(self, record: Record) -> dict[str, Any]:
-        body, places = open_record(record), self.part.places
+        body = open_record(record)
         match body:
             case RunCreated():
                 return {"nonce": self.nonce, "origin": self.origin}
@@ -296,8 +330,8 @@ class Fork(msgspec.Struct, frozen=True):
                 return {"input": self.given.input, "input_digest": self.given.digest}
             case CallIntent(nonce=b""):
                 return {"nonce": self.part.created.nonce}
-            case CallOutcome(evidence=int(evidence)):
-                return {"evidence": places.get(evidence)}
+            case CallOutcome():
+                return self._outcome(body, record.seq)
             case CallEvidence() if is_of_run(body, self.part.created):
                 return {"nonce": self.nonce}
             case TurnRetried():
@@ -306,6 +340,14 @@ class Fork(msgspec.Struct, frozen=True):
                 return {"snapshot": None}  # of what was there, at places that are other ones here
             case _:
                 return {}
+
+    def _outcome(self, body: CallOutcome, seq: int) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
+        if body.evidence is not None:
+            changed["evidence"] = self.part.places.get(body.evidence)
+        if (counting := self.part.outcomes.get(seq)) is not None:
+            changed |= {"edits": counting.edits, "files": counting.files}
+        return changed
 
     def _retried(self, body: TurnRetried) -> dict[str, Any]:
         places = self.part.places

@@ -60,6 +60,8 @@ class _File(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class _Checkpoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str
     sequence: int
+    seq: int
+    time: float
     payload: Value
 
 
@@ -135,7 +137,7 @@ class Folded:
                 for path in sorted(files)
                 if (file := files[path]) is not None
             ),
-            tuple(_Checkpoint(c.name, c.sequence, c.payload) for c in self.checkpoints.all()),
+            tuple(_Checkpoint(c.name, c.sequence, c.seq, c.time, c.payload) for c in self.checkpoints.all()),
             tuple(sorted(self.checkpoints.highest.items())),
         )
         return _encode(state)
@@ -163,7 +165,7 @@ def restored(snapshot: Snapshot, data: bytes) -> Folded | None:
         (of.path, File(of.digest, of.size, of.seq, of.is_inline, of.is_executable)) for of in state.files
     )
     for each in state.checkpoints:
-        folded.checkpoints.written(Checkpoint(each.name, each.sequence, each.payload))
+        folded.checkpoints.written(Checkpoint(each.name, each.sequence, each.seq, each.time, each.payload))
     folded.checkpoints.highest.update(state.highest)
     return folded
 

@@ -7,7 +7,7 @@ changes count), `engine/files.py` (how changes get in).
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,8 @@ from journal.replay.versions import insert, set_aside, without
 
 READ_MARK = "@files"
 """What the keys of a handler's looks at files begin with."""
+MEANWHILE = "it was changed meanwhile"
+"""Why a change is rejected whose path is not what it was when the change was made."""
 _HAS_FILES = b"\xa5files"
 """The field's name in msgpack: an outcome without these bytes changes no file."""
 
@@ -253,3 +255,71 @@ class Workspace:
         if self._readers:
             self._tree, self._readers = self._tree.copy(), 0
         return self._tree
+
+
+# Which changes count ---------------------------------------------------------------------------------
+
+
+def obstacle(path: str, tree: Tree) -> str | None:
+    """Why no file can be written at `path` in `tree`."""
+    if tree.below_directory(path):
+        return "it is a directory"
+    through = next((each for each in above(path) if tree.get(each) is not None), None)
+    return None if through is None else f"it passes through the file {through!r}"
+
+
+def standing(
+    changes: Iterable[FileChange], tree: Tree, too_much: Callable[[str, File, Tree], str | None] | None = None
+) -> tuple[FileChange, ...]:
+    """`changes`, with those rejected that cannot be made to `tree`; the others stand.
+
+    A path must be what it was when the change was made. Both halves of a move count, or neither. What makes the tree
+    smaller comes first, so that quotas are those of what comes of it: `too_much` says where one is exceeded.
+    """
+    every = list(changes)
+    refused = {change.path: change.rejected for change in every if change.rejected is not None}
+    for change in every:
+        if change.path not in refused and digest_of(tree.get(change.path)) != change.base:
+            refused[change.path] = MEANWHILE
+    files = {change.path: file_of(change, 0) for change in every}
+    growth = sorted(files, key=lambda path: _growth(files[path], tree.get(path)))
+    while True:
+        over = Tree(tree)
+        for path in growth:
+            if path not in refused:
+                why = _refusal(path, files[path], over, too_much)
+                if why is None:
+                    over.put(path, files[path])
+                else:
+                    refused[path] = why
+        torn = {
+            path: other
+            for change in every
+            if change.source is not None
+            for path, other in ((change.path, change.source), (change.source, change.path))
+            if other in refused and path not in refused
+        }
+        if not torn:
+            break
+        refused |= {path: f"it was to be moved together with {other!r}" for path, other in torn.items()}
+    return tuple(
+        replace(change, content=None, is_executable=False, rejected=refused[change.path])
+        if change.path in refused
+        else change
+        for change in every
+    )
+
+
+def _growth(file: File | None, before: File | None) -> tuple[int, int]:
+    size = 0 if file is None else file.size
+    return (0 if file is None else 1), size - (0 if before is None else before.size)
+
+
+def _refusal(
+    path: str, file: File | None, tree: Tree, too_much: Callable[[str, File, Tree], str | None] | None
+) -> str | None:
+    if file is None:
+        return None
+    if (why := obstacle(path, tree)) is not None:
+        return why
+    return None if too_much is None else too_much(path, file, tree)

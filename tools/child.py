@@ -1,11 +1,12 @@
 """One program of the host, from its start to the end of its whole process group.
 
 Promised: when `run_child` returns, or is cancelled, nothing of the group runs any more; the same soon after this
-process has died, by whatever death. A child is never blocked by output that nobody wants. No thread is started.
-Not promised: anything about a descendant that left the group (setsid); it is told (`has_escaped`).
+process has died, by whatever death. On Linux the same of other groups of its session (job control, `timeout`), where
+the child was ended by us, or they have its output open. A child is never blocked by output that nobody wants. No
+thread is started. Not promised: anything about a descendant that left the session (setsid); it is told (`has_escaped`).
 
 The group is signalled only while it is certainly ours: before its leader was reaped, and after that only where
-members of it were just seen, since a process id is not given out again as long as a group has it.
+members of it were just seen, since a process id is not given out again as long as a group or a session has it.
 """
 
 import asyncio
@@ -102,6 +103,8 @@ class _Child:
         self._seconds = 0.0
         self._until: float | None = None
         self._has_members = False
+        self._is_interrupted = False
+        """It did not exit by itself."""
         self._is_ended = False
         self._is_status_known = True
         self._parts: list[Exit | _Drain] = []
@@ -132,6 +135,9 @@ class _Child:
         """End the group: SIGTERM, `grace` seconds, SIGKILL. May be called again after it was interrupted."""
         if self._until is None:
             self._until = monotonic() + grace
+            self._is_interrupted = not self._exit.is_over
+            for output in (self._stdout, self._stderr):
+                output.catch_up()  # so that it does not depend on the loop's order whether they are at their end
             self._signal(signal.SIGTERM)  # also where the child has exited: to what it left behind
         if self._process.returncode is None:
             was_running = not self._exit.is_over
@@ -185,21 +191,41 @@ class _Child:
         return True
 
     def _find_members(self) -> bool:
-        """Whether anything of the group still runs."""
+        """Whether anything that it started still runs, as far as that can be told."""
         try:
             os.killpg(self._group, 0)
-            self._has_members = _runs(self._group)
+            is_there = True  # perhaps as a zombie, which process 1 may reap late or never
         except ProcessLookupError:  # the usual case: the child was alone, and is reaped
-            self._has_members = False
+            is_there = False
         except PermissionError:
             self._has_members = True  # they run as somebody else
+            return True
+        if not _HAS_PROC:
+            self._has_members = is_there
+        elif is_there or self._looks_further:
+            groups = _members(self._group).values()
+            self._has_members = any(group == self._group or self._looks_further for group in groups)
+        else:
+            self._has_members = False
         return self._has_members
+
+    @property
+    def _looks_further(self) -> bool:
+        """Whether to look for members in groups of their own, which means reading of every process there is.
+
+        Not where the child exited by itself and nobody has its output open any more.
+        """
+        return _HAS_PROC and (self._is_interrupted or not (self._stdout.is_at_end and self._stderr.is_at_end))
 
     def _signal(self, number: signal.Signals) -> None:
         try:
             os.killpg(self._group, number)
         except (ProcessLookupError, PermissionError):
             pass  # gone meanwhile; or somebody else's, which `has_escaped` tells
+        if self._looks_further:
+            for pid, group in _members(self._group).items():
+                if group != self._group:
+                    _signal_apart(pid, self._group, number)
 
 
 def _start(
@@ -266,11 +292,15 @@ class _Drain:
         os.set_blocking(stream.fileno(), False)
         self._loop.add_reader(stream.fileno(), self._read)
 
-    def close(self) -> None:
-        """Take what is still in the pipe. Whoever goes on writing is left with a broken pipe."""
+    def catch_up(self) -> None:
+        """Take what is in the pipe."""
         for _ in range(_PIPE // _CHUNK + 1):
             if self.is_at_end or not self._read():
                 break
+
+    def close(self) -> None:
+        """Take what is still in the pipe. Whoever goes on writing is left with a broken pipe."""
+        self.catch_up()
         self._leave()
 
     def _read(self) -> bool:
@@ -291,18 +321,47 @@ class _Drain:
             self._stream.close()
 
 
-def _runs(group: int) -> bool:
-    """Whether a group that has members has any but zombies, which process 1 may reap late or never."""
-    if sys.platform != "linux" or not os.path.exists("/proc/self/stat"):
-        return True
-    return any(pid.isdecimal() and _is_running(pid, group) for pid in os.listdir("/proc"))
+_HAS_PROC = sys.platform == "linux" and os.path.exists("/proc/self/stat")
 
 
-def _is_running(pid: str, group: int) -> bool:
+def _members(session: int) -> dict[int, int]:
+    """What runs in the session, zombies left out: the group of each, by process id."""
+    found: dict[int, int] = {}
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        if (place := _place(int(pid))) is not None and place[1] == session:
+            found[int(pid)] = place[0]
+    return found
+
+
+def _place(pid: int) -> tuple[int, int] | None:
+    """The group and the session of a process that runs."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in brackets, may hold anything; behind it: state, parent, group.
-            state, _, of = file.read().rpartition(b")")[2].split()[:3]
+            # The name, in brackets, may hold anything; behind it: state, parent, group, session.
+            state, _, group, session = file.read().rpartition(b")")[2].split()[:4]
     except (OSError, ValueError):
-        return False  # gone meanwhile
-    return int(of) == group and state not in (b"Z", b"X")
+        return None  # gone meanwhile
+    return None if state in (b"Z", b"X") else (int(group), int(session))
+
+
+def _signal_apart(pid: int, session: int, number: signal.Signals) -> None:
+    """Signal a process of the session that has left its group: that one, not another that got its id meanwhile."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if (place := _place(pid)) is not None and place[0] != session == place[1]:
+            signal.pidfd_send_signal(fd, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+    finally:
+        os.close(fd)
+
+
+def signal_name(number: int) -> str:
+    """``"SIGKILL"``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"  # a real-time signal

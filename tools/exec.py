@@ -6,19 +6,19 @@ that leaves open. Off unless switched on: nobody runs anything before somebody m
 Never a shell. Next: `command_line.py` (text to words), `child.py` (a process group, from start to end).
 """
 
+import errno
 import os
 import re
-import signal
 import stat
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from math import isfinite
 from typing import Annotated, Literal
 
 import msgspec
 
 from journal.core.errors import CommandRefused, InvalidOptions
-from journal.tools.child import Ended, run_child
+from journal.tools.child import Ended, run_child, signal_name
 from journal.tools.command_line import split
+from journal.tools.limits import checked_bytes, checked_seconds, is_utf8
 from journal.tools.tool import Tool, tool
 
 DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -29,6 +29,7 @@ TOOL_OUTPUT_BYTES = 64 * 1024
 _MOST_TOOL_OUTPUT = 512 * 1024
 """JSON may take six bytes for one, there are two streams, and a value has at most 8 MiB."""
 _MOST_COMMAND = 128 * 1024
+_MOST_LINKS = 40
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,9 +82,9 @@ class HostCommands:
         if any(":" in part for part in self.path):
             raise InvalidOptions(f"path={path!r}: a directory with a colon in its name cannot be on a path")
         self.env = {"HOME": self.cwd, **_checked_env(env or {}), "PATH": ":".join(self.path)}
-        self.timeout = _seconds(timeout, "timeout", least=0.001)
-        self.grace = _seconds(grace, "grace", least=0.0)
-        self.max_output = _bytes(max_output, "max_output")
+        self.timeout = checked_seconds(timeout, "timeout", least=0.001)
+        self.grace = checked_seconds(grace, "grace", least=0.0)
+        self.max_output = checked_bytes(max_output, "max_output")
 
     def __repr__(self) -> str:
         return f"<HostCommands {self.listed} in {self.cwd}>"
@@ -116,7 +117,7 @@ class HostCommands:
         for place, word in enumerate(argv):
             if not isinstance(word, str):
                 raise CommandRefused(reason=f"argument {place} is {word!r}, and arguments are text")
-            if "\0" in word or not _is_utf8(word):
+            if "\0" in word or not is_utf8(word):
                 raise CommandRefused(reason=f"argument {place} holds NUL or a lone surrogate: leave that out")
         if sum(map(len, argv)) > _MOST_COMMAND:
             raise _too_long()
@@ -129,7 +130,7 @@ class HostCommands:
 
         `max_output`: bytes of each stream that the model is shown, and the log keeps. Raises `InvalidOptions`.
         """
-        if _bytes(max_output, "max_output") > _MOST_TOOL_OUTPUT:
+        if checked_bytes(max_output, "max_output") > _MOST_TOOL_OUTPUT:
             raise InvalidOptions(
                 f"max_output={max_output}: of a tool it is at most {_MOST_TOOL_OUTPUT:,} bytes"
             )
@@ -154,9 +155,9 @@ class HostCommands:
         self, command: str | Sequence[str], stdin: str | bytes, timeout: float | None, max_output: int
     ) -> CommandResult:
         program, argv = self.check(command)
-        if isinstance(stdin, str) and not _is_utf8(stdin):
+        if isinstance(stdin, str) and not is_utf8(stdin):
             raise CommandRefused(reason="stdin holds a lone surrogate: leave that out, or give bytes")
-        limit = self.timeout if timeout is None else _seconds(timeout, "timeout", least=0.001)
+        limit = self.timeout if timeout is None else checked_seconds(timeout, "timeout", least=0.001)
         ended = await run_child(
             program,
             argv,
@@ -208,7 +209,7 @@ def _result(program: str, argv: list[str], ended: Ended) -> CommandResult:
         argv=argv,
         program=program,
         returncode=status if status is not None and status >= 0 else None,
-        signal=_signal_name(-status) if status is not None and status < 0 else None,
+        signal=signal_name(-status) if status is not None and status < 0 else None,
         stdout=ended.stdout.text(),
         stderr=ended.stderr.text(),
         stdout_truncated=ended.stdout.is_cut,
@@ -223,22 +224,15 @@ def _too_long() -> CommandRefused:
     return CommandRefused(reason=f"it has more than {_MOST_COMMAND:,} characters; give long input by stdin")
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"  # a real-time signal
-
-
 def _executable(path: str) -> str | None:
     """The file behind `path`, without symlinks, if we may execute it; None where there is none.
 
     Raises `CommandRefused` for one that anybody on the host could have put there.
     """
     try:
-        found = os.path.realpath(path, strict=True)
-        mode = os.stat(found, follow_symlinks=False).st_mode
-        directory = os.stat(os.path.dirname(found)).st_mode
+        found = _resolved(path)
+        mode = os.lstat(found).st_mode
+        directory = os.lstat(os.path.dirname(found)).st_mode
     except OSError:
         return None
     if not stat.S_ISREG(mode) or not os.access(found, os.X_OK):
@@ -246,6 +240,41 @@ def _executable(path: str) -> str | None:
     if (mode | directory) & stat.S_IWOTH:
         raise CommandRefused(reason=f"everybody may write {found}, or its directory; take that right away")
     return found
+
+
+def _resolved(path: str) -> str:
+    """`path` without symlinks. Raises `OSError`, and `CommandRefused` where anybody could have led us elsewhere."""
+    at, names, links = "/", path.split("/"), 0
+    while names:
+        name = names.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        entry = f"{at.rstrip('/')}/{name}"
+        found = os.lstat(entry)
+        if _is_anybodys(found, os.lstat(at)):
+            raise CommandRefused(
+                reason=f"everybody may put another {name!r} into {at}, which {path} leads through; take that right away"
+            )
+        if not stat.S_ISLNK(found.st_mode):
+            at = entry
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(entry)
+        at = "/" if target.startswith("/") else at
+        names = [*target.split("/"), *names]
+    return at
+
+
+def _is_anybodys(entry: os.stat_result, directory: os.stat_result) -> bool:
+    """Whether somebody else may have made the entry, or may replace it: as in /tmp, all but its owner's own."""
+    if not directory.st_mode & stat.S_IWOTH:
+        return False
+    return not directory.st_mode & stat.S_ISVTX or entry.st_uid not in (0, os.geteuid())
 
 
 def _checked_names(allow: Iterable[str] | Literal["any"]) -> frozenset[str] | None:
@@ -266,7 +295,7 @@ def _checked_env(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidOptions(f"env: {name!r} and what it is set to must be text")
-        if not name or "=" in name or "\0" in name + value or not _is_utf8(name + value):
+        if not name or "=" in name or "\0" in name + value or not is_utf8(name + value):
             raise InvalidOptions(f"env: {name!r} cannot be set")
         if name == "PATH":
             raise InvalidOptions("env: PATH is what path= says; give it there")
@@ -278,26 +307,6 @@ def _absolute(path: str, what: str) -> str:
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise InvalidOptions(f"{what}: {path!r} must be an absolute path, without ..")
     return path
-
-
-def _seconds(value: float, what: str, *, least: float) -> float:
-    if type(value) not in (int, float) or not isfinite(value) or value < least:
-        raise InvalidOptions(f"{what}={value!r}: a number of seconds from {least:g} on is needed")
-    return float(value)
-
-
-def _bytes(value: int, what: str) -> int:
-    if type(value) is not int or value < 1:
-        raise InvalidOptions(f"{what}={value!r}: a number of bytes above 0 is needed")
-    return value
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shown(text: str) -> str:

@@ -6,6 +6,8 @@ that makes its own tools of functions takes ``read_file.fn``.
 
 from typing import Annotated, Any
 
+import anyio.lowlevel
+
 from journal.core.errors import EditRefused, FileNotText
 from journal.tools.io import io
 from journal.tools.policy import safe
@@ -17,6 +19,8 @@ _CHARACTERS = 60_000
 """Of what a model is given at once."""
 _PATHS, _HITS = 1000, 200
 _PLACES = 5
+_EDITED_BYTES = 64 * 1024 * 1024
+"""What a file may become by an edit, before its quota is asked: text in a million places need not fit in memory."""
 
 
 @tool
@@ -81,6 +85,8 @@ async def edit_file(
             f"old is there {count:,} times ({_places(text, old)}): "
             "give more of the lines around it, or replace_all=true"
         )
+    elif (size := len(text.encode()) + count * (len(new.encode()) - len(old.encode()))) > _EDITED_BYTES:
+        why = f"it would become {size:,} bytes, {_EDITED_BYTES:,} at most"
     else:
         await io.files.write(path, text.replace(old, new))
         return f"edited {path}: {count:,} {'place' if count == 1 else 'places'}"
@@ -137,7 +143,9 @@ async def grep_files(
         raise EditRefused(path=files, why="text is empty")
     wanted = text.casefold() if ignore_case else text
     hits: list[str] = []
+    room = _CHARACTERS
     for path in await io.files.glob(files):
+        await anyio.lowlevel.checkpoint()  # large files take long, and others want the loop
         try:
             content = await io.files.read_text(path)
         except FileNotText:
@@ -147,8 +155,9 @@ async def grep_files(
         for number, line in enumerate(_lines(content), 1):
             if wanted in (line.casefold() if ignore_case else line):
                 hits.append(f"{path}:{number}: {_cut(line.strip(), 300)}")
-                if len(hits) >= _HITS:
-                    return "\n".join([*hits, f"(the first {_HITS}; narrow it down with files=)"])
+                room -= len(hits[-1])
+                if len(hits) >= _HITS or room < 0:
+                    return "\n".join([*hits, f"(the first {len(hits)}; narrow it down with files=)"])
     return "\n".join(hits) or "(not found)"
 
 
@@ -178,7 +187,13 @@ def _cut(line: str, characters: int = _LINE_CHARACTERS) -> str:
 
 
 def _all(lines: list[str], count: int) -> str:
-    return "\n".join(lines if len(lines) == count else [*lines, f"(the first {len(lines):,} of {count:,})"])
+    room, shown = _CHARACTERS, list[str]()
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+    return "\n".join(shown if len(shown) == count else [*shown, f"(the first {len(shown):,} of {count:,})"])
 
 
 def _places(text: str, old: str) -> str:
@@ -192,9 +207,13 @@ def _places(text: str, old: str) -> str:
 
 def _not_found(text: str, old: str) -> str:
     """What a model should look at: most often the white space is another, or the file has changed."""
-    wanted = [line.split() for line in old.strip().split("\n")]
-    lines = [line.split() for line in text.split("\n")]
-    for at in range(len(lines) - len(wanted) + 1):
-        if lines[at : at + len(wanted)] == wanted:
-            return f"old is not there as it stands: from line {at + 1} on it has other white space; copy it exactly"
+    at = _bare(text).find(_bare(old.strip()))
+    if at >= 0 and old.strip():
+        line = _bare(text).count("\n", 0, at + 1)
+        return f"old is not there as it stands: from line {line} on it has other white space; copy it exactly"
     return "old was not found: read the file again, and copy the text exactly, without line numbers"
+
+
+def _bare(text: str) -> str:
+    """Line by line, with one space between words, and a line feed on either side."""
+    return "\n" + "".join(" ".join(line.split()) + "\n" for line in text.split("\n"))

@@ -55,6 +55,10 @@ class CallFiles(Protocol):
         """Whether a file is there."""
         ...
 
+    async def stat(self, path: str) -> FileInfo:
+        """How large the file is, and whether it is executable."""
+        ...
+
     async def list(self, path: str = "/") -> list[FileInfo]:
         """What is in the directory itself."""
         ...

@@ -29,10 +29,15 @@ class Output:
         """Whether something was left out."""
         return self._size > self._head_room + self._tail_room
 
+    @property
+    def data(self) -> bytes:
+        """All of it, where nothing was left out."""
+        return bytes(self._head + self._tail)
+
     def text(self) -> str:
         """As UTF-8; bytes that are none stand as ``\\xff``, and a line tells where how much was left out."""
         if not self.is_cut:
-            return _decode(bytes(self._head + self._tail))
+            return _decode(self.data)
         head = _without_half_an_end(bytes(self._head))
         tail = _without_half_a_start(bytes(self._tail[len(self._tail) - self._tail_room :]))
         left_out = self._size - len(head) - len(tail)

@@ -6,7 +6,7 @@ import msgspec
 
 from journal.core.errors import OutcomeUnknown
 from journal.core.records import CallOutcome
-from journal.tools.workspace import MEANWHILE
+from journal.replay.workspace import MEANWHILE
 
 R = TypeVar("R")
 

@@ -4,21 +4,24 @@ Pure. A tool reads and changes the files through `io.files`, the application thr
 `replay/workspace.py` (the tree), `engine/files.py` (how changes get in), `files.py` (tools for a model).
 """
 
+import re
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from fnmatch import translate
 
 import msgspec
-from msgspec.structs import replace
 
 from journal.core.errors import FileMissing, InvalidOptions, PathRefused, QuotaExceeded
 from journal.core.records import FileChange
-from journal.replay.workspace import File, Tree, above, digest_of, file_of
+from journal.replay.workspace import File, Tree, standing
 
 Paths = list[str]
-MEANWHILE = "it was changed meanwhile"
-"""Why a change is rejected whose path is not what it was when the change was made."""
 _MIB = 1024 * 1024
-_PATH_BYTES = 1024
+_PATH_BYTES, _PATH_NAMES = 1024, 64
+"""Each directory of a path costs memory: ten thousand files at the deepest take some 300 MB of it."""
+_CONTROL = re.compile(r"[\x01-\x1f\x7f-\x9f\u2028\u2029]")
+"""Lists of files are read by lines, and names like these are mistakes or worse."""
+_MATCH_STEPS = 1_000_000
+"""Names compared with a part of a pattern, about one second's worth. Ten thousand files take a tenth of it."""
 
 
 class VirtualWorkspace(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +68,7 @@ class FileInfo(msgspec.Struct, frozen=True):
     is_directory: bool
     size: int
     """Bytes; of a directory, of all files in it."""
+    is_executable: bool = False
 
 
 def checked(path: str, *, is_directory: bool = False) -> str:
@@ -84,6 +88,8 @@ def _wrong(path: object) -> str | None:
         size = len(path.encode())
     except UnicodeEncodeError:
         return "it is no Unicode text"
+    if _CONTROL.search(path):
+        return "it holds a control character, or a line break"
     if not path.startswith("/"):
         return f"it is relative: give it from the root, as in {'/' + path[:100]!r}"
     if path == "/":
@@ -95,15 +101,9 @@ def _wrong(path: object) -> str | None:
         return "its names may not be . or .."
     if "" in names:
         return "it has an empty name: leave out doubled and trailing slashes"
+    if len(names) > _PATH_NAMES:
+        return f"it has {len(names):,} names, {_PATH_NAMES} are allowed"
     return None
-
-
-def obstacle(path: str, tree: Tree) -> str | None:
-    """Why no file can be written at `path` in `tree`."""
-    if tree.below_directory(path):
-        return "it is a directory"
-    through = next((each for each in above(path) if tree.get(each) is not None), None)
-    return None if through is None else f"it passes through the file {through!r}"
 
 
 def listed(path: str, tree: Tree) -> list[FileInfo]:
@@ -121,103 +121,82 @@ def listed(path: str, tree: Tree) -> list[FileInfo]:
         known = found.get(name)
         is_directory = bool(slash) or (known is not None and known.is_directory)
         found[name] = FileInfo(
-            f"{prefix}{name}", is_directory, file.size + (0 if known is None else known.size)
+            f"{prefix}{name}",
+            is_directory,
+            file.size + (0 if known is None else known.size),
+            file.is_executable and not is_directory,
         )
     return [found[name] for name in sorted(found)]
 
 
 def matching(pattern: str, paths: Iterable[str]) -> Paths:
-    """Those of `paths` that match: ``*`` and ``?`` within a name, ``[...]``, and ``**`` for any directories."""
+    """Those of `paths` that match: ``*`` and ``?`` within a name, ``[...]``, and ``**`` for any directories.
+
+    Raises `PathRefused` for what is no pattern, or takes too long.
+    """
     if not pattern.startswith("/"):
         raise PathRefused(path=pattern, why=f"patterns begin at the root, as in {'/**/' + pattern[:100]!r}")
-    wanted = pattern[1:].split("/")
+    if len(pattern) > _PATH_BYTES:
+        raise PathRefused(path=pattern, why=f"patterns have at most {_PATH_BYTES:,} characters")
+    parts = pattern[1:].split("/")
+    wanted = [part for part, before in zip(parts, ["", *parts], strict=False) if not part == before == "**"]
     if wanted[-1] == "**":
         wanted.append("*")  # files in the directory and below, not one of its name
-    return sorted(path for path in paths if _matches(path[1:].split("/"), wanted))
+    return sorted(paths) if wanted == ["**", "*"] else _Glob(pattern, wanted).matching(paths)
 
 
-def _matches(names: list[str], wanted: list[str]) -> bool:
-    """All ways at once, so that no pattern takes long."""
-    states = set(_reached(0, wanted))
-    for name in names:
-        states = {
-            then
-            for at in states
-            if at < len(wanted)
-            for then in (
-                _reached(at, wanted)
-                if wanted[at] == "**"
-                else _reached(at + 1, wanted)
-                if fnmatchcase(name, wanted[at])
-                else ()
-            )
-        }
-    return len(wanted) in states
+class _Glob:
+    """Tries all ways at once, so that no path takes long; and says so when all of them together do."""
 
+    def __init__(self, pattern: str, wanted: list[str]) -> None:
+        self._pattern = pattern
+        # Not fnmatch itself, which keeps each pattern that it ever saw. None: any directories.
+        self._parts = [None if part == "**" else re.compile(translate(part)).match for part in wanted]
+        self._steps = 0
 
-def _reached(at: int, wanted: list[str]) -> Iterator[int]:
-    """That place of the pattern, and those behind a ``**`` that stands for nothing."""
-    yield at
-    while at < len(wanted) and wanted[at] == "**":
-        at += 1
+    def matching(self, paths: Iterable[str]) -> Paths:
+        return sorted(path for path in paths if self._matches(path[1:].split("/")))
+
+    def _matches(self, names: list[str]) -> bool:
+        states = set(self._reached(0))
+        for name in names:
+            self._steps += len(states)
+            if self._steps > _MATCH_STEPS:
+                raise PathRefused(
+                    path=self._pattern,
+                    why="it takes too long over so many files: give fewer ** or a directory",
+                )
+            states = {then for at in states for then in self._after(at, name)}
+        return len(self._parts) in states
+
+    def _after(self, at: int, name: str) -> Iterator[int]:
+        """The places of the pattern that come next when `name` stands at `at`."""
+        if at == len(self._parts):
+            return
+        matches = self._parts[at]
+        if matches is None:
+            yield from self._reached(at)
+        elif matches(name):
+            yield from self._reached(at + 1)
+
+    def _reached(self, at: int) -> Iterator[int]:
+        """That place of the pattern, and the one behind a ``**`` that stands for nothing."""
         yield at
+        if at < len(self._parts) and self._parts[at] is None:
+            yield at + 1
 
 
 # Which changes count ---------------------------------------------------------------------------------
 
 
 def settled(changes: Iterable[FileChange], tree: Tree, limits: VirtualWorkspace) -> tuple[FileChange, ...]:
-    """`changes`, with those rejected that cannot be made to `tree`; the others stand.
+    """`changes`, with those rejected that cannot be made to `tree` within `limits`; the others stand."""
 
-    A path must be what it was when the change was made. Both halves of a move count, or neither. What makes the tree
-    smaller comes first, so that quotas are those of what comes of it.
-    """
-    every = list(changes)
-    refused = {change.path: change.rejected for change in every if change.rejected is not None}
-    for change in every:
-        if change.path not in refused and digest_of(tree.get(change.path)) != change.base:
-            refused[change.path] = MEANWHILE
-    files = {change.path: file_of(change, 0) for change in every}
-    growth = sorted(files, key=lambda path: _growth(files[path], tree.get(path)))
-    while True:
-        over = Tree(tree)
-        for path in growth:
-            if path not in refused:
-                why = _refusal(path, files[path], over, limits)
-                if why is None:
-                    over.put(path, files[path])
-                else:
-                    refused[path] = why
-        torn = {
-            path: other
-            for change in every
-            if change.source is not None
-            for path, other in ((change.path, change.source), (change.source, change.path))
-            if other in refused and path not in refused
-        }
-        if not torn:
-            break
-        refused |= {path: f"it was to be moved together with {other!r}" for path, other in torn.items()}
-    return tuple(
-        replace(change, content=None, is_executable=False, rejected=refused[change.path])
-        if change.path in refused
-        else change
-        for change in every
-    )
-
-
-def _growth(file: File | None, before: File | None) -> tuple[int, int]:
-    size = 0 if file is None else file.size
-    return (0 if file is None else 1), size - (0 if before is None else before.size)
-
-
-def _refusal(path: str, file: File | None, tree: Tree, limits: VirtualWorkspace) -> str | None:
-    if file is None:
+    def too_much(path: str, file: File, over: Tree) -> str | None:
+        try:
+            limits.check(path, file.size, over)
+        except QuotaExceeded as error:
+            return f"{error.quota}={error.limit:,} would be exceeded: {error.actual:,}"
         return None
-    if (why := obstacle(path, tree)) is not None:
-        return why
-    try:
-        limits.check(path, file.size, tree)
-    except QuotaExceeded as error:
-        return f"{error.quota}={error.limit:,} would be exceeded: {error.actual:,}"
-    return None
+
+    return standing(changes, tree, too_much)

@@ -20,7 +20,7 @@ from journal.engine.calls import Call, Settled, settle
 from journal.engine.turn import failure_of
 from journal.tools.io import io
 from journal.tools.policy import Resolved, resolve
-from journal.tools.result import unknown_text
+from journal.tools.result import rejected_text, unknown_text
 
 S = TypeVar("S")
 
@@ -107,7 +107,9 @@ class DurableSession:
             is_lazy=policy == "safe",
         )
         settled = await settle(scope.attempt, call)
-        return _words(name, settled) if settled.data is None else _decode(settled.data)
+        if settled.data is None:
+            return _words(name, settled)
+        return _with_rejections(_decode(settled.data), rejected_text(settled.outcome))
 
     def _keyed(self, meta: Any) -> dict[str, Any]:
         if not self._takes_meta:
@@ -199,6 +201,14 @@ def _decode(data: bytes) -> Any:
     if cls is None:
         raise ValueError(kept["type"])
     return cls.model_validate(kept["value"])
+
+
+def _with_rejections(result: Any, words: str) -> Any:
+    """The recorded result, and behind its content what of the call's changes was not saved."""
+    if not words or not isinstance(result, types.CallToolResult):
+        return result
+    told = types.TextContent(type="text", text=words.lstrip())
+    return result.model_copy(update={"content": [*result.content, told]})
 
 
 def _words(name: str, settled: Settled) -> Any:

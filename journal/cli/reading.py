@@ -18,6 +18,7 @@ from journal.engine.bundles import BundleSource, info_of, open_bundle
 from journal.engine.digest import Source
 from journal.engine.journal import Journal
 from journal.replay.bundle import START, Bundle
+from journal.replay.checkpoints import Checkpoints
 from journal.replay.documents import Documents
 from journal.replay.fold import RunFold
 from journal.replay.inputs import Inputs, blobs_of, whole
@@ -25,7 +26,7 @@ from journal.replay.workspace import Workspace
 from journal.worlds import world_exists
 
 T = TypeVar("T")
-F = TypeVar("F", Documents, Workspace)
+F = TypeVar("F", Documents, Workspace, Checkpoints)
 PAGE = 500
 SUFFIX = ".jsonl"
 

@@ -5,14 +5,14 @@
     │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
     │   ├── UnknownAgent · RunNotFound · TurnNotFound · CallNotFound · RunExists · KeyConflict · RunBusy
     │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding · RunDiffers · RunTooNew
-    │   ├── NotRetriable · RetryRefused · NotInTurn · DocumentNotRead · DocumentBusy · CheckpointNotFound
+    │   ├── MissingExtra · NotRetriable · RetryRefused · NotInTurn · DocumentNotRead · DocumentBusy · CheckpointNotFound
     ├── TurnError             whoever awaits the turn
     │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
     ├── CallFailure           the handler, about one of its calls
     │   ├── CallError · OutcomeUnknown · CallTimeout · ValueLost · ToolArgumentError
     │   ├── DidNotHappen, and of it CommandRefused · CommandNotStarted
     ├── WorkspaceError        whoever asked for the file: a tool, or the application
-    │   ├── PathRefused · FileMissing · FileNotText · EditRefused · QuotaExceeded · FilesBusy
+    │   ├── PathRefused · FileMissing · FileNotText · EditRefused · QuotaExceeded · FilesBusy · ShellStopped
     ├── WorldError            the operator: the store
     │   ├── WorldUnavailable · WorldBusy · WorldReadOnly · WorldFull · WorldMissing
     │   ├── WorldCorrupt · WorldTooNew · WorldUnknown · MissingCapability
@@ -97,6 +97,16 @@ class UnknownAgent(UsageError):
         super().__init__(
             f"agent {agent!r} is not registered here (registered: {have}): "
             "import the module that defines it, or give --app module:attribute"
+        )
+
+
+class MissingExtra(UsageError):
+    """What is asked for needs a package that is not installed."""
+
+    def __init__(self, *, what: str, package: str, extra: str) -> None:
+        self.what, self.package, self.extra = what, package, extra
+        super().__init__(
+            f"{what} needs {package}, which is not installed: pip install 'durable-journal[{extra}]'"
         )
 
 
@@ -517,6 +527,19 @@ class FilesBusy(WorkspaceError):
     def __init__(self, *, run_id: str, path: str, seconds: float) -> None:
         self.run_id, self.path = run_id, path
         super().__init__(f"run {run_id!r} kept changing for {seconds:g} s: change {_short(path)!r} again")
+
+
+class ShellStopped(WorkspaceError):
+    """A script was not carried out to its end, by a limit or an error of the shell itself."""
+
+    reason = "backend_failure"
+
+    def __init__(self, *, why: str, output: str = "") -> None:
+        self.why, self.output = why, output
+        super().__init__(
+            f"the script was stopped, and nothing that it changed was saved: {why}"
+            + (f"\nIts output until then:\n{output}" if output else "")
+        )
 
 
 def _short(path: str) -> str:

@@ -55,7 +55,8 @@ class TurnCheckpoints:
         there = await self._known()
         chosen = there.next(name) if sequence is None else sequence
         value, blob = pack(data)
-        there.written(Checkpoint(name, chosen, value))  # before it is durable: others count on from here
+        # Before it is durable: others count on from here.
+        there.written(Checkpoint(name, chosen, 0, 0.0, value))
         await self._record(key, CheckpointWritten(name=name, sequence=chosen, payload=value), blob)
         attempt.log.debug("checkpoint", name=name, sequence=chosen, size=len(data))
         return chosen

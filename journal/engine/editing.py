@@ -13,6 +13,7 @@ from journal.core.records import CallOutcome, DocumentEdit, NewRecord
 from journal.engine.claim import Late
 from journal.engine.documents import CallDocs
 from journal.engine.files import CallFiles
+from journal.replay.documents import EDITED_MEANWHILE
 from journal.tools.workspace import settled
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class EditingOutcome(Late):
         latest = self._attempt.docs.base(edit.doc)
         if edit.rejected is not None or (None if latest is None else latest.digest) == edit.base:
             return edit
-        return replace(edit, value=None, rejected="the document was edited meanwhile")
+        return replace(edit, value=None, rejected=EDITED_MEANWHILE)
 
     def _make(self, is_first: bool) -> tuple[NewRecord, tuple[Blob, ...]]:
         attempt = self._attempt

@@ -21,8 +21,8 @@ from journal.core.errors import (
 )
 from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, Value
 from journal.engine.digest import Source
-from journal.replay.workspace import File, Tree, Workspace, digest_of
-from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching, obstacle
+from journal.replay.workspace import File, Tree, Workspace, digest_of, obstacle
+from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -185,6 +185,11 @@ class CallFiles:
         """Whether a file is there. Raises `PathRefused` for what is no path."""
         self._check()
         return self._tree.get(checked(path)) is not None
+
+    async def stat(self, path: str) -> FileInfo:
+        """How large the file is, and whether it is executable. Raises `FileMissing` and `PathRefused`."""
+        file = self._file(path)
+        return FileInfo(path, False, file.size, file.is_executable)
 
     async def list(self, path: str = "/") -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""

@@ -8,8 +8,8 @@ from journal.core.ids import check_id
 from journal.core.records import Body, FileChange, FilesChanged, Value
 from journal.engine.files import INLINE_BYTES, as_bytes, read_content
 from journal.engine.run_reader import UPDATE_SECONDS, RunReader, reader_of
-from journal.replay.workspace import digest_of
-from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching, obstacle
+from journal.replay.workspace import digest_of, obstacle
+from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import mcp
 import pytest
 from agents import Agent as OpenAIAgent
 from agents import function_tool
@@ -11,12 +12,14 @@ from agents.testing import assistant_message, function_call
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
+from mcp.server import MCPServer
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from journal import Journal, Turn, VirtualWorkspace, io, safe
 from journal.adapters.langgraph import DurableCalls, durable
+from journal.adapters.mcp import durable_session
 from journal.adapters.openai_agents import DurableRunner
 from journal.adapters.pydantic_ai import JournalDurability
 from tests.adapters.bench import CountingModel, outputs
@@ -60,7 +63,35 @@ async def pydantic_ai(claim: Claim) -> dict[str, str]:
     return told
 
 
-@pytest.mark.parametrize("harness", [openai_agents, langgraph, pydantic_ai])
+class Claiming:
+    """A session of the application's own: what its server says goes into the workspace."""
+
+    def __init__(self, client: mcp.Client, claim: Claim) -> None:
+        self._client, self._claim = client, claim
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        result = await self._client.call_tool(name, arguments)
+        await self._claim(arguments["who"])
+        return result
+
+
+async def mcp_session(claim: Claim) -> dict[str, str]:
+    server = MCPServer("claims")
+
+    @server.tool(name="claim")
+    async def answer(who: str) -> str:
+        return f"claimed by {who}"
+
+    async with mcp.Client(server) as client:
+        session = durable_session(Claiming(client, claim))
+        results = await asyncio.gather(*(session.call_tool("claim", {"who": who}) for who in "ab"))
+    return {
+        who: "\n".join(part.text for part in result.content)
+        for who, result in zip("ab", results, strict=True)
+    }
+
+
+@pytest.mark.parametrize("harness", [openai_agents, langgraph, pydantic_ai, mcp_session])
 async def test_a_model_is_told_what_was_not_saved(harness: Callable[[Claim], Awaitable[Any]]) -> None:
     both = asyncio.Barrier(2)
 

@@ -9,8 +9,9 @@ from agents import Agent, function_tool
 from agents.testing import assistant_message, function_call
 
 from journal import Journal, Turn, VirtualWorkspace, io, safe
-from journal.adapters.openai_agents import DurableRunner, file_tools
+from journal.adapters.openai_agents import DurableRunner, file_tools, shell_tool
 from journal.tools.policy import marker_of
+from journal.tools.shell import Shell
 from tests.adapters.bench import CountingModel, outputs
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +80,40 @@ async def test_a_model_works_on_files_and_a_crash_takes_none_of_them(tmp_path: P
     assert told["g1"] == "/a.py:1: x = 1\n/b.py:1: y = 1"
     assert (told["b1"], told["r1"]) == ("life 2", "1\tx = 3")
     assert model.asked == 6
+
+
+async def test_a_model_uses_the_shell(tmp_path: Path) -> None:
+    """It runs inside the SDK; what it was told, and the files, are there again in another process."""
+    model = CountingModel(
+        [
+            [asks("write_file", "w1", path="/a.py", content="x = 1\n")],
+            [asks("shell", "s1", command="sed -i s/1/2/ /a.py; cp a.py b.py; cat b.py; exit 4")],
+            [asks("shell", "s2", command="echo lost > /c; while :; do :; done")],
+            [assistant_message("done")],
+        ]
+    )
+    shell = shell_tool(Shell(max_commands=100))
+    agent = Agent(name="coder", tools=[*file_tools(), shell], model=model)
+    marker = marker_of(shell)
+    assert marker is not None
+    assert marker.policy == "safe"
+    assert shell.params_json_schema["required"] == ["command"]
+
+    async def lived() -> dict[str, str]:
+        journal = Journal(f"sqlite:{tmp_path / 'j.db'}")
+
+        @journal.agent(workspace=VirtualWorkspace())
+        async def work(turn: Turn, prompt: str) -> dict[str, str]:
+            return outputs(await DurableRunner.run(agent, prompt))
+
+        async with journal:
+            told = await work.run("go", run_id="r")
+            assert await journal.files.glob("r") == ["/a.py", "/b.py"]
+            assert await journal.files.read("r", "/b.py") == b"x = 2\n"
+            return told
+
+    told = await lived()
+    assert told["s1"] == "x = 2\n(exit code 4)"
+    assert told["s2"].startswith("the script was stopped, and nothing that it changed was saved: ")
+    assert await lived() == told
+    assert model.asked == 4

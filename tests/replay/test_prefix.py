@@ -11,6 +11,8 @@ from journal.core.records import (
     CallIntent,
     CallOutcome,
     CancelRequested,
+    DocumentEdit,
+    FileChange,
     Origin,
     Record,
     RunCreated,
@@ -258,3 +260,102 @@ def test_fields_of_a_later_version_are_kept() -> None:
     )
     copied = msgspec.msgpack.decode(forked(hand, 2)[3].body)
     assert (copied["later"], copied["nonce"]) == ([1], b"n" * 16)
+
+
+# Edits of calls that ended behind the parting --------------------------------------------------------
+
+
+def edit(base: bytes | None, value: bytes) -> DocumentEdit:
+    return DocumentEdit(
+        doc="notes", version=1, base=None if base is None else values.digest(base), value=value
+    )
+
+
+def change(path: str, base: bytes | None, content: bytes | None, source: str | None = None) -> FileChange:
+    digest = None if base is None else values.digest(base)
+    return FileChange(path=path, base=digest, content=content, source=source)
+
+
+def behind(*outcomes: tuple[str, CallOutcome]) -> list[CallOutcome]:
+    """`a`, `b` and `c` begin; then `before` edits and writes, `d` begins where the fork parts, and these end.
+
+    The outcomes of the fork from there on.
+    """
+    hand = Hand()
+    hand.start(1)
+    for key in ("a#1", "b#1", "c#1"):
+        hand.intend(key)
+    hand.intend("before#1")
+    hand.add(
+        CallOutcome(
+            status="ok",
+            edits=(edit(None, b"[1]"),),
+            files=(change("/x", None, b"x"), change("/y", None, b"y")),
+        ),
+        key="before#1",
+    )
+    hand.intend("d#1")
+    for key, outcome in outcomes:
+        hand.add(outcome, key=key)
+    bodies = [open_record(record) for record in forked(hand, 5)]
+    return [body for body in bodies if isinstance(body, CallOutcome)][1:]
+
+
+def test_an_edit_that_rests_on_what_is_left_behind_does_not_count() -> None:
+    """`d` is left behind, and with it what it put into the document and the files; `a` had built upon that."""
+    d = CallOutcome(
+        status="ok",
+        edits=(edit(b"[1]", b"[1,4]"),),
+        files=(change("/x", b"x", b"xd"), change("/new", None, b"d")),
+    )
+    a = CallOutcome(
+        status="ok",
+        value=b"7",
+        edits=(edit(b"[1,4]", b"[1,4,5]"),),
+        files=(change("/x", b"xd", b"xda"), change("/y", b"y", b"ya"), change("/new", b"d", None)),
+    )
+    kept, *unknown = behind(("d#1", d), ("a#1", a))
+    assert (kept.status, kept.value) == ("ok", b"7"), "what it gave stays"
+    assert [(each.value, each.rejected) for each in kept.edits] == [
+        (None, "the document was edited meanwhile")
+    ]
+    assert [(each.path, each.content, each.rejected) for each in kept.files] == [
+        ("/x", None, "it was changed meanwhile"),
+        ("/y", b"ya", None),
+        ("/new", None, "it was changed meanwhile"),
+    ]
+    assert [outcome.status for outcome in unknown] == ["unknown", "unknown"]
+
+
+def test_what_rests_on_others_that_come_along_counts() -> None:
+    a = CallOutcome(status="ok", edits=(edit(b"[1]", b"[1,2]"),), files=(change("/x", b"x", b"xa"),))
+    b = CallOutcome(status="ok", edits=(edit(b"[1,2]", b"[1,2,3]"),), files=(change("/x", b"xa", b"xab"),))
+    assert behind(("a#1", a), ("b#1", b))[:2] == [a, b]
+
+
+def test_both_halves_of_a_move_are_left_behind_and_no_file_lies_below_another() -> None:
+    d = CallOutcome(status="ok", files=(change("/x", b"x", None), change("/y", b"y", b"yd")))
+    a = CallOutcome(status="ok", files=(change("/x/below", None, b"1"),))
+    b = CallOutcome(status="ok", files=(change("/y", b"yd", None), change("/z", None, b"yd", source="/y")))
+    first, second, _ = behind(("d#1", d), ("a#1", a), ("b#1", b))
+    assert [each.rejected for each in first.files] == ["it passes through the file '/x'"]
+    assert [each.rejected for each in second.files] == [
+        "it was changed meanwhile",
+        "it was to be moved together with '/y'",
+    ]
+
+
+def test_evidence_that_is_taken_for_the_outcome_is_judged_too() -> None:
+    d = CallOutcome(status="ok", edits=(edit(b"[1]", b"[4]"),))
+    late = CallOutcome(status="ok", value=b"7", edits=(edit(b"[4]", b"[4,5]"),))
+    hand = Hand()
+    hand.start(1)
+    hand.intend("a#1")
+    hand.intend("before#1")
+    hand.add(CallOutcome(status="ok", edits=(edit(None, b"[1]"),)), key="before#1")
+    hand.intend("d#1")
+    hand.add(d, key="d#1")
+    hand.add(CallEvidence(outcome=late, epoch=1, nonce=b"n" * 16), key="a#1")
+    outcome = open_record(forked(hand, 3)[-1])
+    assert isinstance(outcome, CallOutcome)
+    assert (outcome.value, outcome.edits[0].rejected) == (b"7", "the document was edited meanwhile")

@@ -238,7 +238,7 @@ async def test_on_a_system_that_has_no_pidfd(
     tmp_path: Path, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "_pidfd", lambda pid: None)
-    monkeypatch.setattr(child, "_runs", lambda group: True)  # nor /proc
+    monkeypatch.setattr(child, "_HAS_PROC", False)
     assert (await run(shell(tmp_path), "echo x; exit 3")).returncode == 3
     _, found = await run_out(tmp_path, STUBBORN, grace=0.2)
     assert found.signal == "SIGKILL"

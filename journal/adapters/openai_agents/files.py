@@ -6,6 +6,8 @@ from agents import FunctionTool, RunContextWrapper, default_tool_error_function,
 
 from journal.core.errors import WorkspaceError
 from journal.tools.files import FILE_TOOLS
+from journal.tools.shell import Shell
+from journal.tools.tool import Tool
 
 
 def file_tools() -> list[FunctionTool]:
@@ -13,15 +15,21 @@ def file_tools() -> list[FunctionTool]:
 
     They need ``@journal.agent(workspace=...)``. What is wrong with a path or an edit is told to the model.
     """
-    return [
-        function_tool(
-            each.fn,
-            name_override=each.name,
-            description_override=each.description,
-            failure_error_function=_told,
-        )
-        for each in FILE_TOOLS
-    ]
+    return [_as_function_tool(each) for each in FILE_TOOLS]
+
+
+def shell_tool(shell: Shell | None = None) -> FunctionTool:
+    """A bash over the agent's workspace, `safe`; needs the extra `shell`. `shell`: its limits."""
+    return _as_function_tool((shell or Shell()).tool())
+
+
+def _as_function_tool(tool: Tool[..., Any]) -> FunctionTool:
+    return function_tool(
+        tool.fn,
+        name_override=tool.name,
+        description_override=tool.description,
+        failure_error_function=_told,
+    )
 
 
 def _told(context: RunContextWrapper[Any], error: Exception) -> str:
