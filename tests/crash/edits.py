@@ -101,7 +101,7 @@ async def _note_live(attempt: Attempt) -> None:
     """What the attempt holds, if the log has been answered for by now; else it knows more than it handed out."""
     if attempt.history.unclaimed() is not None:
         return
-    while not attempt.holding.is_idle or attempt.holding._unread:
+    while not attempt.holding.is_idle or attempt.holding.is_behind:
         await asyncio.sleep(0.001)
     tree, seq = attempt.files.workspace.snapshot(), attempt.holding.last
     docs = {doc.kind: attempt.docs.value_of(doc, attempt.docs.base(doc.kind)) for doc in documents}

@@ -129,6 +129,28 @@ async def test_the_application_edits_while_tools_do(world_url: str) -> None:
         assert sorted(found) == sorted(expected)
 
 
+@pytest.mark.parametrize("length", [5, 100_000])
+async def test_the_handler_sees_what_was_edited_before_the_outcome_of_its_call(
+    world_url: str, length: int
+) -> None:
+    """Also where the call itself edits nothing, and where the value lies in a blob."""
+    journal = Journal(world_url)
+
+    @journal.agent(docs=[Todo])
+    async def work(turn: Turn, _: None) -> list[int]:
+        async def ask(number: int) -> None:
+            await journal.docs.update("r", Todo, lambda todos: todos.with_(str(number) * length))
+
+        found = []
+        for number in range(3):
+            await turn.step(ask, number)
+            found.append(len(turn.docs.get(Todo).items))
+        return found
+
+    async with journal:
+        assert await work.run(None, run_id="r") == [1, 2, 3]
+
+
 @pytest.mark.parametrize("is_edit", [True, False])
 def test_the_application_edits_under_a_call_in_a_plain_event_loop(is_edit: bool) -> None:
     """`asyncio.run` alone: these tests run in one of anyio's, which helps where callbacks start tasks."""
