@@ -1,7 +1,7 @@
 """Lives that end at any moment: where, in which stores, and how many of them Hypothesis makes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
@@ -69,7 +69,7 @@ def sqlite() -> Iterator[tuple[Opener, str]]:
         yield opened, f"sqlite:{Path(folder) / 'journal.db'}"
 
 
-def normal(share: int, *, is_search: bool = False) -> Callable[[Any], Any]:
+def normal(share: int, *, is_search: bool = False) -> settings:
     """So many examples: the same ones each time, or in a search others."""
     return settings(
         max_examples=share,

@@ -19,7 +19,7 @@ from journal import Journal, Retry, Turn, VirtualWorkspace, define_doc, io, step
 from journal.core.errors import WorkspaceError
 from journal.engine.attempt import Attempt
 from journal.engine.context import in_call
-from tests.crash.edits_model import CONTENTS, DOCS, PATHS, Seen, View, fussy, long
+from tests.crash.edits_model import CONTENTS, DOCS, PATHS, Seen, View, long, putting
 
 OpKind = Literal["append", "fussy", "write", "run", "delete", "move", "app_append", "app_write", "app_delete", "wait"]
 
@@ -154,11 +154,11 @@ async def _carry_out(act: Act, name: str) -> Seen:
             match op.kind:
                 case "append":
                     tag = long(name, op.what)
-                    io.docs.update(doc, lambda value, tag=tag: [*value, tag])
+                    io.docs.update(doc, putting(tag))
                     updates.append((doc.kind, -1, tag))
                 case "fussy":
                     length = len(io.docs.get(doc))
-                    io.docs.update(doc, fussy(length, name))
+                    io.docs.update(doc, putting(name, length))
                     updates.append((doc.kind, length, name))
                 case "write" | "run":
                     content = op.what % len(CONTENTS)
@@ -206,7 +206,7 @@ async def _application(attempt: Attempt, op: Op) -> None:
                 tag = long(f"app-{uuid4().hex}", op.what)
                 note(offered=tag)
                 doc = documents[op.at % len(documents)]
-                await mine.docs.update(run, doc, lambda value: [*value, tag])
+                await mine.docs.update(run, doc, putting(tag))
                 note(taken=tag)
             case "app_write":
                 await mine.files.write(run, PATHS[op.at], CONTENTS[op.what % len(CONTENTS)])

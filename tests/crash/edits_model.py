@@ -23,11 +23,11 @@ def long(tag: str, what: int) -> str:
     return tag + "." * (70_000 if what == 0 else 0)
 
 
-def fussy(length: int, tag: str) -> Callable[[list[str]], list[str]]:
-    """An update that is for a value of that length alone."""
+def putting(tag: str, length: int = -1) -> Callable[[list[str]], list[str]]:
+    """An update that puts `tag` behind a value: any, or one of just that length."""
 
     def update(value: list[str]) -> list[str]:
-        if len(value) != length:
+        if length not in (-1, len(value)):
             raise RuntimeError("it is another one")
         return [*value, tag]
 

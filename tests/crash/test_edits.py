@@ -102,7 +102,8 @@ class Told:
 
     async def _outcome(self, call: tuple[str | None, str], outcome: CallOutcome, state: State) -> None:
         if outcome.status != "ok":
-            assert outcome.edits == outcome.files == ()
+            assert outcome.edits == ()
+            assert outcome.files == ()
             assert outcome.status == "unknown" or self.acts[call].fails, outcome.error
             return
         seen = msgspec.json.decode(await self._bytes(outcome.value), type=Seen)
@@ -264,7 +265,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         asyncio.run(drop_prefix(url))
 
 
-def share(examples: int, *, is_search: bool = False) -> Any:
+def share(examples: int, *, is_search: bool = False) -> settings:
     """So many examples on one store, which all of them share."""
     health = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
     return settings(normal(examples, is_search=is_search), suppress_health_check=health)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,9 +101,10 @@ async def test_a_new_call_beside_one_whose_value_takes_its_time(
     async def large() -> str:
         return "x" * 100_000
 
-    async def handler(turn: Turn) -> list[float]:
-        sizes = await asyncio.gather(turn.step(large), *(turn.step(takes, 0.0) for _ in range(1, turn.attempt)))
-        return [len(sizes[0]), *sizes[1:]]
+    async def handler(turn: Turn) -> list[Any]:
+        calls: list[Any] = [turn.step(large), *(turn.step(takes, 0.0) for _ in range(1, turn.attempt))]
+        found = await asyncio.gather(*calls)
+        return [len(found[0]), *found[1:]]
 
     live, replayed = await asyncio.wait_for(twice(url, handler), 20)
     assert live == [100_000]
