@@ -418,7 +418,9 @@ async def _hand_out(
 
 
 async def _in_order(attempt: "Attempt", landing: int) -> None:
-    """Wait until what landed may reach the handler: `order.py`."""
+    """Wait until what landed may reach the handler: `order.py`; and until that has all edits that lie before it."""
+    if attempt.holding.is_behind and (attempt.agent.docs or attempt.agent.workspace):
+        await attempt.holding.until_read()
     if not attempt.order.is_clear():
         await attempt.order.live(landing)
 

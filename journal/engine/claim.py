@@ -135,6 +135,8 @@ class Holding:
         self._late: list[Late] = []
         self._unread = 0
         """How many times others appended what has not been read yet: nothing late is made before."""
+        self._behind: list[asyncio.Future[None]] = []
+        """Who waits until it was."""
         self._queue: QueueChange | None = None
         self._in_flight = False
         self._flight: list[_Waiter] = []
@@ -243,8 +245,23 @@ class Holding:
     def caught_up(self) -> None:
         """What others appended was read, as `on_foreign` had asked for."""
         self._unread -= 1
+        if not self._unread:
+            self._wake()
         if self._late and not self._unread and not self._in_flight and self.lost is None:
             self._send()
+
+    async def until_read(self) -> None:
+        """Return once all that others appended before what landed last was read, or the claim is lost."""
+        while self._unread and self.lost is None:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._behind.append(waiter)
+            await waiter
+
+    def _wake(self) -> None:
+        behind, self._behind = self._behind, []
+        for waiter in behind:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _wait(self, waiter: _Waiter) -> int:
         try:
@@ -287,6 +304,7 @@ class Holding:
         waiters, self._waiters = self._waiters, []
         late, self._late = self._late, []
         self._refuse(waiters + [one.waiter for one in late if one.waiter is not None])
+        self._wake()
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
             on_lost()
@@ -300,6 +318,11 @@ class Holding:
     def has_buffered(self) -> bool:
         """Whether lazy records wait."""
         return bool(self._records)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether others appended what has not been read yet."""
+        return self._unread > 0
 
     @property
     def is_idle(self) -> bool:

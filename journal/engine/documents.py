@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from journal.core import values
-from journal.core.codec import Blob, pack
+from journal.core.codec import Blob, open_record, pack
 from journal.core.errors import InvalidOptions, NotInTurn
-from journal.core.records import BlobRef, DocumentEdit, Record
+from journal.core.records import BlobRef, DocumentEdit, DocumentEdited, Record
 from journal.replay.documents import READ_MARK, Documents, DocumentVersion
 from journal.tools.documents import Document
 
@@ -51,11 +51,10 @@ class AttemptDocs:
 
     async def add(self, record: Record) -> None:
         """Somebody else edited."""
-        before = {kind: len(versions) for kind, versions in self.documents.versions.items()}
+        body = open_record(record)
+        assert isinstance(body, DocumentEdited)
+        await self.fetch((body.edit,), record.seq)  # first: from then on it may be read
         self.documents.add(record)
-        for kind, versions in self.documents.versions.items():
-            for version in versions[before.get(kind, 0) :]:
-                await self._fetch(version)
 
     async def fetch(self, edits: tuple[DocumentEdit, ...], seq: int) -> None:
         """Make ready what `edits`, of evidence at `seq`, would write."""

@@ -86,7 +86,7 @@ class Order:
         if self._holder(event) is not None:
             return False
         self._advance()
-        if self._live:
+        if self._live or self._acting:
             self._stir()
         return True
 

@@ -126,7 +126,13 @@ class Runtime:
                 await asyncio.sleep(0.01)
 
     def spawn(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
-        """Run `fn` beside the turns; it ends with the journal."""
+        """Run `fn` beside the turns; it ends with the journal. May be called by a callback of the loop, too."""
+        if asyncio.current_task() is not None:
+            self._group.start_soon(fn, *args)
+        else:  # there anyio does not know which loop it is on, unless somebody told it so further up
+            self._loop.create_task(self._spawn(fn, *args))
+
+    async def _spawn(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         self._group.start_soon(fn, *args)
 
     async def resources(self) -> Any:

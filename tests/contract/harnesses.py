@@ -51,7 +51,7 @@ async def sqlite_harness(folder: Path) -> AsyncIterator[ClockedHarness]:
     yield ClockedHarness(f"sqlite:{folder / f'journal-{next(_names)}.db'}", is_persistent=True)
 
 
-def _with_parameter(url: str, name: str, value: str) -> str:
+def with_parameter(url: str, name: str, value: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}{name}={value}"
 
 
@@ -60,7 +60,7 @@ async def postgres_harness(server: str) -> AsyncIterator[ClockedHarness]:
     """A schema of its own on that server. The worlds take the manual clock for the server's."""
     from journal.worlds.postgres import drop_schema
 
-    url = _with_parameter(server, "schema", f"journal_test_{uuid4().hex[:12]}")
+    url = with_parameter(server, "schema", f"journal_test_{uuid4().hex[:12]}")
     try:
         yield ClockedHarness(url, is_persistent=True, can_step_wall=False)
     finally:
@@ -72,7 +72,7 @@ async def redis_harness(server: str) -> AsyncIterator[ClockedHarness]:
     """A key prefix of its own on that server. The worlds take the manual clock for the server's."""
     from journal.worlds.redis import drop_prefix
 
-    url = _with_parameter(server, "prefix", f"test-{uuid4().hex[:12]}")
+    url = with_parameter(server, "prefix", f"test-{uuid4().hex[:12]}")
     try:
         yield ClockedHarness(url, is_persistent=True, can_step_wall=False)
     finally:

@@ -5,17 +5,11 @@ moment, and lets it end. Then: what `never` forbids did not happen twice, what i
 again, and the turn came to what it comes to without a kill.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from itertools import count
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from journal import Journal, Turn
 from journal.core import values
@@ -23,63 +17,11 @@ from journal.testing.effects import Effects
 from journal.testing.judge import Story, judge, read_log, repeated
 from journal.testing.life import LaterClock, live_here
 from journal.testing.mortal import Act, Watch
-from journal.testing.points import Point
-from journal.worlds.memory import forget, open_memory
 from journal.worlds.opening import Opener
-from journal.worlds.sqlite import open_sqlite
+from tests.crash.anywhere import Anywhere, kills, memory, normal, sqlite
 from tests.crash.programs import Program, Stand, is_racing, programs
 
 SECONDS = 20.0
-_names = count(1)
-
-
-class Anywhere(Watch):
-    """Dies some passes of the loop after it has come past so many points."""
-
-    def __init__(self, points: int, passes: int) -> None:
-        super().__init__()
-        self._left = points
-        self._passes = passes
-
-    def reach(self, points: list[Point]) -> bool:
-        super().reach(points)
-        for _ in points:
-            self._left -= 1
-            if self._left == 0:
-                self._count_down(self._passes)
-        return False
-
-    def _count_down(self, passes: int) -> None:
-        if passes:
-            asyncio.get_running_loop().call_soon(self._count_down, passes - 1)
-        else:
-            asyncio.get_running_loop().call_soon(self.die)
-
-
-kills = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 12)), min_size=1, max_size=3)
-
-
-@contextmanager
-def memory() -> Iterator[tuple[Opener, str]]:
-    name = f"property-{next(_names)}"
-    yield open_memory, f"memory:{name}"
-    forget(name)
-
-
-@contextmanager
-def sqlite() -> Iterator[tuple[Opener, str]]:
-    """Its worlds are let go as the interpreter would: those of a dead life are never closed."""
-    worlds: list[Any] = []
-
-    @asynccontextmanager
-    async def opened(url: str, **options: Any) -> AsyncIterator[Any]:
-        async with open_sqlite(url, **options) as world:
-            worlds.append(world)
-            yield world
-
-    with TemporaryDirectory() as folder, ExitStack() as stack:
-        stack.callback(lambda: [world._finalizer() for world in worlds])
-        yield opened, f"sqlite:{Path(folder) / 'journal.db'}"
 
 
 def play(program: Program, opener: Opener, url: str, kills: list[tuple[int, int]]) -> tuple[Story, Stand]:
@@ -139,16 +81,6 @@ def _settled(output: Any) -> Any:
         return None
     assert isinstance(output, bytes)
     return values.decode(output.replace(b'"unknown"', b'"ok"').replace(b'"error"', b'"ok"'))
-
-
-def normal(share: int, *, is_search: bool = False) -> Callable[[Any], Any]:
-    """So many examples: the same ones each time, or in a search others."""
-    return settings(
-        max_examples=share,
-        derandomize=not is_search,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
 
 
 @normal(160)

@@ -129,6 +129,56 @@ async def test_the_application_edits_while_tools_do(world_url: str) -> None:
         assert sorted(found) == sorted(expected)
 
 
+@pytest.mark.parametrize("length", [5, 100_000])
+async def test_the_handler_sees_what_was_edited_before_the_outcome_of_its_call(
+    world_url: str, length: int
+) -> None:
+    """Also where the call itself edits nothing, and where the value lies in a blob."""
+    journal = Journal(world_url)
+
+    @journal.agent(docs=[Todo])
+    async def work(turn: Turn, _: None) -> list[int]:
+        async def ask(number: int) -> None:
+            await journal.docs.update("r", Todo, lambda todos: todos.with_(str(number) * length))
+
+        found = []
+        for number in range(3):
+            await turn.step(ask, number)
+            found.append(len(turn.docs.get(Todo).items))
+        return found
+
+    async with journal:
+        assert await work.run(None, run_id="r") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_edit", [True, False])
+def test_the_application_edits_under_a_call_in_a_plain_event_loop(is_edit: bool) -> None:
+    """`asyncio.run` alone: these tests run in one of anyio's, which helps where callbacks start tasks."""
+    journal = Journal("memory:")
+
+    @journal.agent(docs=[Todo])
+    async def work(turn: Turn, _: None) -> list[str]:
+        async def slow() -> None:
+            if is_edit:
+                io.docs.update(Todo, lambda todos: todos.with_("mine"))
+            inside.set()
+            await edited.wait()
+
+        await asyncio.gather(turn.step(slow), turn.step(slow))
+        return turn.docs.get(Todo).items
+
+    async def main() -> list[str]:
+        async with journal:
+            running = asyncio.create_task(work.run(None, run_id="r"))
+            await inside.wait()
+            await journal.docs.update("r", Todo, lambda todos: todos.with_("theirs"))
+            edited.set()
+            return await asyncio.wait_for(running, 20)
+
+    inside, edited = asyncio.Event(), asyncio.Event()
+    assert asyncio.run(main()) == ["theirs", *(["mine"] * 2 if is_edit else [])]
+
+
 async def test_an_update_that_raises_when_applied_again_is_rejected_and_the_outcome_stands(
     world_url: str,
 ) -> None:

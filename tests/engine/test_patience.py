@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,32 @@ async def test_a_store_that_is_slow_while_a_value_is_read(url: str, monkeypatch:
 
     live, replayed = await twice(url, handler)
     assert live == replayed == [100_000, 0.1]
+
+
+async def test_a_new_call_beside_one_whose_value_takes_its_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for that one, and acts as soon as it is there."""
+    load = Attempt.load
+
+    async def slow(attempt: Attempt, value: Value | None) -> bytes | None:
+        if isinstance(value, BlobRef):
+            await asyncio.sleep(0.1)
+        return await load(attempt, value)
+
+    monkeypatch.setattr(Attempt, "load", slow)
+
+    async def large() -> str:
+        return "x" * 100_000
+
+    async def handler(turn: Turn) -> list[Any]:
+        calls: list[Any] = [turn.step(large), *(turn.step(takes, 0.0) for _ in range(1, turn.attempt))]
+        found = await asyncio.gather(*calls)
+        return [len(found[0]), *found[1:]]
+
+    live, replayed = await asyncio.wait_for(twice(url, handler), 20)
+    assert live == [100_000]
+    assert replayed == [100_000, 0.0]
 
 
 async def test_a_turn_timeout_does_not_run_out_before_the_call_that_it_cancelled_was_asked_for(

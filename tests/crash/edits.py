@@ -1,0 +1,216 @@
+"""Turns made by Hypothesis whose calls edit documents and files, side by side and under the application's edits.
+
+A plan is data, so that a failing one is printed and shrunk; `edits` carries it out. What a call saw is its result, so
+the log tells it; what the handler saw, and what a live attempt holds, is noted in a file, which outlives every kill.
+Next: `edits_model.py`, which says by hand what must come of it.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+from hypothesis import strategies as st
+
+from journal import Journal, Retry, Turn, VirtualWorkspace, define_doc, io, step, tool
+from journal.core.errors import WorkspaceError
+from journal.engine.attempt import Attempt
+from journal.engine.context import in_call
+from tests.crash.edits_model import CONTENTS, DOCS, PATHS, Seen, View, long, putting
+
+OpKind = Literal["append", "fussy", "write", "run", "delete", "move", "app_append", "app_write", "app_delete", "wait"]
+
+
+class Op(msgspec.Struct, frozen=True):
+    """Something that a call does: `at` chooses the document or path, `what` the length, content or target."""
+
+    kind: OpKind
+    at: int
+    what: int
+
+
+class Act(msgspec.Struct, frozen=True):
+    """A call."""
+
+    kind: Literal["step", "flaky", "model", "safe", "never"]
+    ops: tuple[Op, ...]
+    fails: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A turn: its rounds come one after the other, the acts of a round at once."""
+
+    rounds: tuple[tuple[Act, ...], ...]
+
+
+ops = st.builds(
+    Op,
+    kind=st.sampled_from(OpKind.__args__),  # type: ignore[attr-defined]  # of a Literal
+    at=st.integers(0, len(PATHS) - 1),
+    what=st.integers(0, len(PATHS) - 1),
+)
+acts = st.builds(
+    Act,
+    kind=st.sampled_from(["step", "flaky", "model", "safe", "safe", "never"]),
+    ops=st.lists(ops, min_size=1, max_size=5).map(tuple),
+    fails=st.sampled_from([False, False, False, False, True]),
+)
+plans = st.builds(
+    Plan,
+    rounds=st.lists(st.lists(acts, min_size=1, max_size=3).map(tuple), min_size=1, max_size=4).map(tuple),
+)
+NOTES = "EDITS_NOTES"
+"""Names the file."""
+journal = Journal()
+documents = [define_doc(kind, 1, list[str]) for kind in DOCS]
+
+
+def note(**what: Any) -> None:
+    """A line of the file, which no kill takes back."""
+    descriptor = os.open(os.environ[NOTES], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{json.dumps(what)}\n".encode())
+    os.close(descriptor)
+
+
+def noted() -> list[dict[str, Any]]:
+    """All lines."""
+    path = Path(os.environ[NOTES])
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@journal.agent(docs=documents, workspace=VirtualWorkspace())
+async def edits(turn: Turn, plan: Plan) -> list[Any]:
+    """Carries the plan out."""
+    told: list[Any] = []
+    for number, round_ in enumerate(plan.rounds):
+        names = [f"r{number}a{place}" for place in range(len(round_))]
+        docs = {doc.kind: turn.docs.get(doc) for doc in documents}
+        note(turn=turn.id, call=names[0], docs=docs)
+        tasks = [
+            asyncio.ensure_future(_call(turn, act, name)) for act, name in zip(round_, names, strict=True)
+        ]
+        told += await asyncio.gather(*tasks) if len(tasks) > 1 else [await tasks[0]]
+    await _note_live(turn._attempt)
+    return told
+
+
+async def _note_live(attempt: Attempt) -> None:
+    """What the attempt holds, if the log has been answered for by now; else it knows more than it handed out."""
+    if attempt.history.unclaimed() is not None:
+        return
+    while not attempt.holding.is_idle or attempt.holding.is_behind:
+        await asyncio.sleep(0.001)
+    tree, seq = attempt.files.workspace.snapshot(), attempt.holding.last
+    docs = {doc.kind: attempt.docs.value_of(doc, attempt.docs.base(doc.kind)) for doc in documents}
+    files: View = {}
+    for path in tree.under("/"):
+        file = tree.get(path)
+        assert file is not None
+        files[path] = CONTENTS.index(await attempt.files.content(path, file)), file.is_executable
+    attempt.files.workspace.release(tree)
+    note(seq=seq, live=[files, docs], size=tree.size, count=tree.count)
+
+
+async def _call(turn: Turn, act: Act, name: str) -> list[Any]:
+    tries: list[int] = []
+
+    async def body() -> Seen:
+        tries.append(1)
+        seen = await _carry_out(act, name)
+        if act.fails or (act.kind == "flaky" and len(tries) == 1):
+            raise ValueError(name)
+        return seen
+
+    body.__name__ = name
+    try:
+        match act.kind:
+            case "step":
+                await turn.step(body)
+            case "flaky":
+                await turn.step(step(retry=Retry(tries=2, min_delay=0.0, max_delay=0.0))(body))
+            case "model":
+                await turn.model(body)
+            case "safe" | "never":
+                result = await turn.tool(tool(body, replay=act.kind))
+                return [name, result.status, sorted(result.rejected)]
+    except ValueError:
+        return [name, "error", []]
+    return [name, "ok", None]
+
+
+async def _carry_out(act: Act, name: str) -> Seen:
+    """Also asserts that the call has before its eyes what it should have: its own changes over what it found."""
+    context = in_call()
+    assert context is not None
+    seen = Seen(await _files(), [], {})
+    view, updates = seen.view(), seen.updates
+    for op in act.ops:
+        path, other = PATHS[op.at], PATHS[op.what]
+        doc = documents[op.at % len(documents)]
+        try:
+            match op.kind:
+                case "append":
+                    tag = long(name, op.what)
+                    io.docs.update(doc, putting(tag))
+                    updates.append((doc.kind, -1, tag))
+                case "fussy":
+                    length = len(io.docs.get(doc))
+                    io.docs.update(doc, putting(name, length))
+                    updates.append((doc.kind, length, name))
+                case "write" | "run":
+                    content = op.what % len(CONTENTS)
+                    is_executable = True if op.kind == "run" else None
+                    view.write(path, content, is_executable)
+                    await io.files.write(path, CONTENTS[content], is_executable=is_executable)
+                case "delete":
+                    view.delete(path)
+                    await io.files.delete(path)
+                case "move":
+                    view.move(path, other)
+                    await io.files.move(path, other)
+                case "wait":
+                    for _ in range(op.what):
+                        await asyncio.sleep(0)
+                case _:
+                    await _application(context.attempt, op)
+        except WorkspaceError:
+            assert view.refused
+        else:
+            assert not view.refused
+        view.refused = False
+        assert await _files() == view.files
+    seen.docs = {doc.kind: io.docs.get(doc) for doc in documents}
+    return seen
+
+
+async def _files() -> View:
+    """The workspace as the running call sees it."""
+    tree = io.files._tree  # type: ignore[attr-defined]  # who may run a file is told nowhere else
+    return {
+        path: (CONTENTS.index(await io.files.read(path)), tree.get(path).is_executable)
+        for path in await io.files.glob("/**")
+    }
+
+
+async def _application(attempt: Attempt, op: Op) -> None:
+    """Edits as an application does, from outside of the call; once the call's intent lies before that in the log."""
+    mine, run = attempt.agent.journal, attempt.holding.run
+    while not attempt.holding.is_idle:
+        await asyncio.sleep(0.001)
+    try:
+        match op.kind:
+            case "app_append":
+                tag = long(f"app-{uuid4().hex}", op.what)
+                note(offered=tag)
+                doc = documents[op.at % len(documents)]
+                await mine.docs.update(run, doc, putting(tag))
+                note(taken=tag)
+            case "app_write":
+                await mine.files.write(run, PATHS[op.at], CONTENTS[op.what % len(CONTENTS)])
+            case _:
+                await mine.files.delete(run, PATHS[op.at])
+    except WorkspaceError:
+        pass
