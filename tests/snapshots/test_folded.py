@@ -108,7 +108,7 @@ GOLDEN = pack(
     [
         [["plan", 5, 1, {"blob": DIGEST.hex(), "size": 70_000}], ["todo", 4, 2, b"[]"]],
         [["/a", 3, values.digest(b"x"), 1, True, False], ["/d/b", 3, DIGEST, 9_000, False, True]],
-        [["n", 2, b"{}"]],
+        [["n", 2, 6, 0.0, b"{}"]],
         [["m", 7], ["n", 2]],
     ]
 )
