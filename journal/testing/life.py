@@ -137,6 +137,7 @@ def live_here(
 def kill(loop: asyncio.AbstractEventLoop) -> None:
     """Let `loop`, which is running this, run nothing any more."""
     for handle in vars(loop)["_ready"]:
+        _graves.append(handle._callback)  # a task that has not begun yet, and that nobody else holds
         handle.cancel()
     loop.stop()
 
