@@ -147,6 +147,10 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             await _hand_out(attempt, call, outcome, editing=editing)
             return msgspec.structs.replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
+            if call.key not in history.calls and attempt.order.is_to_be_cancelled:
+                # It was asked for then as well, and cancelled before it could act.
+                await attempt.order.passed(call)
+                return await perform(attempt, call)
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
             await _until_it_may_act(attempt, call, number)
@@ -215,7 +219,7 @@ async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int
 async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     """Intent, act, outcome."""
     if attempt.cancellation.is_next:
-        await attempt.cancellation.given()
+        await _until_it_may_act(attempt, call, number)
     shortened = None
     if call.kind == "model" and call.input is not None:
         shortened = await attempt.inputs.shortened(call.key, call.input)

@@ -41,12 +41,12 @@ class Cancellation:
         """Whether it is on its way to the handler: nothing begins to act before it is there."""
         self.is_out_of_place = False
         """Whether it was given before the end of the log, which no record says: what the code asks for may be new."""
-        self._delivered = asyncio.Event()
+        self.is_delivered = False
 
     @property
     def is_pending(self) -> bool:
         """Whether it is still to be given to the handler, and no record says where."""
-        return self.is_asked and not self.is_recorded and not self._delivered.is_set()
+        return self.is_asked and not self.is_recorded and not self.is_delivered
 
     @property
     def can_carry_on(self) -> bool:
@@ -71,10 +71,6 @@ class Cancellation:
                 self._bring(), name="journal turn cancellation"
             )
 
-    async def given(self) -> None:
-        """Return once the handler was given it."""
-        await self._delivered.wait()
-
     async def end(self) -> None:
         """The handler has ended: it is too late."""
         if self._task is not None and not self._task.done():
@@ -93,7 +89,7 @@ class Cancellation:
             attempt.end_with(error)
             return
         self.is_next = False
-        self._delivered.set()
+        self.is_delivered = True
         attempt.cancel()
 
     async def _come_to_the_end(self) -> None:

@@ -78,6 +78,11 @@ class Order:
             return None
         return self._due[0].key
 
+    @property
+    def is_to_be_cancelled(self) -> bool:
+        """Whether the handler was given the turn's cancellation later than what was released so far."""
+        return TURN_CANCELLED in self._keys
+
     def release(self, key: str) -> bool:
         """Whether the event under that key may come at once: it was released or dropped before, or is next, at rest."""
         if key not in self._keys:
