@@ -33,7 +33,6 @@ from journal.core.records import (
     ErrorInfo,
     NewRecord,
     Observed,
-    OutcomeStatus,
 )
 from journal.engine.cancelling import note_cancelled
 from journal.engine.context import CallContext, in_call
@@ -149,7 +148,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
         case Diverge(recorded, wanted):
             if call.key not in history.calls and attempt.order.is_to_be_cancelled:
                 # It was asked for then as well, and cancelled before it could act.
-                await attempt.order.passed(call)
+                await _until_it_may_act(attempt, call, 1)
                 return await perform(attempt, call)
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
@@ -168,10 +167,12 @@ async def _until_it_may_act(attempt: "Attempt", call: Call, number: int) -> None
     try:
         await attempt.order.passed(call, math.inf if number == 1 else began(attempt.history.calls[call.key]))
     except asyncio.CancelledError:
-        if number > 1 and not await attempt.is_stopping():
-            # It began in an attempt before: let the log say that it will not be made again.
-            status: OutcomeStatus = "unknown" if call.policy == "never" else "cancelled"
-            outcome = CallOutcome(status=status, cancelled=True)
+        if not await attempt.is_stopping():
+            # The log says so, as of one that is cancelled once it has begun: a task may be known by it.
+            if number == 1:
+                attempt.holding.buffer(*_intent(attempt, call, 1))
+            is_open = number > 1 and call.policy == "never"
+            outcome = CallOutcome(status="unknown" if is_open else "cancelled", cancelled=True)
             await _in_order(attempt, await durable(attempt, call, outcome))
         raise
 
