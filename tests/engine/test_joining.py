@@ -37,8 +37,8 @@ class Slow:
 
     def __call__(self, turn: Turn) -> Awaitable[Any]:
         if "replay" in self.options:
-            return turn.tool(tool(self.act, key="one", **self.options), 1)
-        return turn.step(step(self.act, key="one"), 1)
+            return turn.tool(tool(self.act, **self.options).options(key="one"), 1)
+        return turn.step(step(self.act).options(key="one"), 1)
 
 
 async def told(turn: Turn, who: str, slow: Slow, seen: list[str]) -> None:
