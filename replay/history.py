@@ -37,6 +37,7 @@ from journal.replay.snapshot import Folded
 from journal.replay.workspace import READ_MARK
 
 _TASK = re.compile(r"t[0-9]+")
+_AGAIN = re.compile(r"@again[0-9]+\Z")
 TASK_MARK = "@task"
 """Under which a task's scope says what it began with, where that was no call."""
 
@@ -76,6 +77,33 @@ def drift_key(call: str) -> str:
 
 
 _CANCELLED = "@cancelled"
+
+
+TURN_CANCELLED = _CANCELLED
+"""Under which it is noted that the handler was given the cancellation of its turn."""
+
+
+_JOINED = "@joined"
+
+
+def joined_key(call: str, count: int) -> str:
+    """The key under which it is noted what became of those who joined a call: of the `count`-th."""
+    return f"{call}{_JOINED}{count}"
+
+
+def is_left(key: str) -> bool:
+    """Whether an observation under that key says that somebody who had joined a call was cancelled meanwhile."""
+    return key.endswith(_CANCELLED) and _JOINED in key
+
+
+def again_key(call: str, count: int) -> str:
+    """The key of a call whose first `count` tries in one attempt were cancelled, and that is asked for once more."""
+    return f"{call}@again{count}" if count else call
+
+
+def asked_key(key: str) -> str:
+    """The key that the call was asked for under."""
+    return _AGAIN.sub("", key)
 
 
 def cancelled_key(call: str) -> str:
@@ -153,6 +181,9 @@ class TurnHistory:
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
         self.cancel_requested: CancelRequested | None = None
+        self.pause_seconds = 0.0
+        """How long the handler had been at something of its own when it was given the cancellation."""
+        self._resumed_at = 0.0
         self.inputs = Inputs()
         self.checkpoints: dict[str, tuple[int, float, int]] = {}
         """(sequence, time, seq) of what the turn wrote and deleted of checkpoints, by key."""
@@ -226,6 +257,8 @@ class TurnHistory:
                 key = record.key or ""
                 if key.endswith(_CANCELLED) and (seen := self.calls.get(key.removesuffix(_CANCELLED))):
                     _see_cancelled(seen)
+                if key == TURN_CANCELLED:
+                    self.pause_seconds = record.time - self._last_event_time()
                 self.observed[key] = body
                 self.observed_at[key] = record.seq, record.time
             case CheckpointWritten() | CheckpointDeleted():
@@ -233,6 +266,7 @@ class TurnHistory:
             case TurnStarted():
                 self.attempts = max(self.attempts, body.attempt)
                 self.started_at = self.started_at or record.time
+                self._resumed_at = record.time
             case TurnSubmitted():
                 self.submitted = body
                 self.submitted_seq = record.seq
@@ -258,6 +292,8 @@ class TurnHistory:
     def _retry(self, retried: TurnRetried, seq: int) -> None:
         self._note_tasks()  # a task is known by its first call, also when that is set aside
         cause = self.calls.get(self.finished.cause or "") if self.finished is not None else None
+        if self.finished is not None and self.observed.pop(TURN_CANCELLED, None) is not None:
+            del self.observed_at[TURN_CANCELLED]  # the handler had ended before it was given that
         self.finished = None
         self.blocked = None
         self.cancel_requested = None
@@ -312,12 +348,16 @@ class TurnHistory:
             if call.outcome is not None and not call.is_optional
         ]
         for key, (seq, time) in self.observed_at.items():
-            if is_awaited(key):
-                events.append(Event(key, time, False, key in self._late, seq))
+            if is_awaited(key) or key == TURN_CANCELLED or is_left(key):
+                events.append(Event(key, time, is_left(key), key in self._late, seq))
         for key, (_, time, seq) in self.checkpoints.items():
             events.append(Event(key, time, False, key in self._late, seq))
         events.sort(key=_seq)
         return events
+
+    def _last_event_time(self) -> float:
+        """When the handler was last given something of the log, or began in its latest attempt."""
+        return max([self._resumed_at, *(event.time for event in self.events())])
 
     def tasks_of(self, scope: str) -> dict[str, First]:
         """The scopes of tasks that were opened below `scope`: what each began with, by name."""

@@ -48,12 +48,13 @@ from journal.core.records import (
     TurnStatus,
     Value,
 )
-from journal.engine.calls import Named
+from journal.engine.cancelling import Cancellation
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
 from journal.engine.documents import AttemptDocs
 from journal.engine.files import AttemptFiles
 from journal.engine.inputs import SentInputs
+from journal.engine.joining import Named
 from journal.engine.order import Order
 from journal.engine.parting import where_inputs_part
 from journal.engine.scope import Scope, enter_root
@@ -107,6 +108,8 @@ class Attempt:
         """Calls between intent and outcome."""
         self.named: dict[str, Named] = {}
         """Calls under explicit keys that were asked for in this attempt."""
+        self.has_noted = False
+        """Whether a call's cancellation was noted and may not be durable yet: nothing that rests on it acts before."""
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         """Tasks besides the handler's own that made calls."""
         self.threads: set[object] = set()
@@ -119,6 +122,9 @@ class Attempt:
         self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
         self.root = Scope(self, "", None)
         self.order = Order(self)
+        self.cancellation = Cancellation(self)
+        self.has_begun = False
+        """Whether the handler runs, or did."""
         self._handler: asyncio.Task[Any] | None = None
         self._recancels = 0
         self.deltas = Deltas(holding, self.log)
@@ -144,7 +150,7 @@ class Attempt:
         )
         blob = None if self.reader is None else self.reader.made
         holding.buffer(seal(holding.run, started, turn=self.turn_id), blob)
-        if self.history.cancel_requested is not None:
+        if self.cancellation.is_asked and not self.cancellation.can_carry_on:
             await self._finish("cancelled")
             return
         self.deps = await self.runtime.resources()
@@ -157,6 +163,7 @@ class Attempt:
         except asyncio.CancelledError as error:
             stopped = error
         if self._handler.done():
+            await self.cancellation.end()
             await self._stop_leftovers()
         holding.on_foreign = None
         self.is_over = True
@@ -176,6 +183,8 @@ class Attempt:
         assert data is not None
         await self.docs.load()
         given = self.agent.input_codec.decode(data)
+        self.has_begun = True
+        self.cancellation.begin()
         try:
             return await self.agent.handler(Turn(self), given)
         except (Exception, ControlFlow, asyncio.CancelledError, KeyboardInterrupt, BaseExceptionGroup):
@@ -195,7 +204,7 @@ class Attempt:
                     self._recancels += 1
                     if self._recancels > _RECANCELS:
                         return  # it will not listen: the process may end, and the run falls to the next holder
-                if self.stop is not None or self.fatal is not None:
+                if self.is_leaving or self.fatal is not None:
                     handler.cancel()  # it swallowed the one before
         except asyncio.CancelledError:
             self.halt("shutdown")
@@ -217,13 +226,27 @@ class Attempt:
                 await asyncio.wait(left, timeout=_RECANCEL_SECONDS)
 
     def halt(self, why: Stop) -> None:
-        """Cancel the handler because of `why`; the first reason but for a lost claim stands."""
-        if self.stop is None or why == "lost":
+        """Cancel the handler because of `why`; the first reason but for a lost claim stands.
+
+        One that was cancelled before has its clean-up broken off, for whoever holds the run next to carry on.
+        """
+        if not self.is_leaving or why == "lost":
             self.stop = why
         if why == "shutdown":
             self.holding.is_ending = True
         if self._handler is not None and not self._handler.done():
             self._handler.cancel()
+
+    def cancel(self) -> None:
+        """Give the handler the cancellation of its turn, whose place it is (`cancelling.py`)."""
+        if not self.is_leaving and self._handler is not None and not self._handler.done():
+            self.stop = "cancel"
+            self._handler.cancel()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this attempt stops, and its turn does not end by that."""
+        return self.stop not in (None, "cancel")
 
     async def is_stopping(self) -> bool:
         """Whether a cancellation that just arrived means that this attempt ends without the call's outcome.
@@ -238,7 +261,7 @@ class Attempt:
                 await asyncio.sleep(0)
         if self.runtime.is_closing and self.stop is None:
             self.stop = "shutdown"
-        return self.fatal is not None or self.stop in ("shutdown", "lost", "over")
+        return self.fatal is not None or self.is_leaving
 
     # Ending ------------------------------------------------------------------------------------------
 
@@ -252,7 +275,11 @@ class Attempt:
             if self.holding.lost is not None or isinstance(control, ClaimLost | HandlerAborted):
                 await self._give_up(control or self.holding.lost)
             elif isinstance(control, Diverged):
-                await self._diverged(control)
+                if self.cancellation.is_pending or self.cancellation.is_out_of_place:
+                    self.log.warning("cancelled without its clean-up: the code does not follow the log")
+                    await self._finish("cancelled")
+                else:
+                    await self._diverged(control)
             elif isinstance(control, LogUnreadable):
                 await self.block("log_error", str(control.cause))
             elif error is None:
@@ -291,7 +318,8 @@ class Attempt:
         cause: str | None = None,
         raised: BaseException | None = None,
     ) -> None:
-        if status != "cancelled" and (key := self.history.unclaimed()) is not None:
+        must_match = status != "cancelled" or (self.cancellation.is_recorded and self.stop == "cancel")
+        if must_match and (key := self.history.unclaimed()) is not None:
             recorded = recorded_call(self.history.calls[key])
             diverged = Diverged(call=key, recorded=recorded, asked=None)
             diverged.__cause__ = raised
@@ -429,8 +457,8 @@ class Attempt:
                 self.files.workspace.add(record)
             elif record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
-        if self.history.cancel_requested is not None and self.stop is None:
-            self.halt("cancel")  # once: what the handler does over it is not to be cancelled in turn
+        if self.history.cancel_requested is not None and not self.cancellation.is_asked:
+            self.cancellation.ask()
 
     async def look_outside(self) -> None:
         """Read what others appended while this attempt was silent."""

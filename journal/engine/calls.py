@@ -34,9 +34,11 @@ from journal.core.records import (
     NewRecord,
     Observed,
 )
+from journal.engine.cancelling import note_cancelled
 from journal.engine.context import CallContext, in_call
 from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
+from journal.engine.joining import join
 from journal.engine.retry import retrying
 from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
 from journal.replay.interventions import began
@@ -85,33 +87,6 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     """What the act raised, on the first run only: for tracebacks, not for decisions."""
 
 
-async def _join(attempt: "Attempt", call: Call) -> Settled:
-    """`perform` for a call that is named, not counted: asked for again in the same attempt, it joins the first."""
-    if (first := attempt.named.get(call.key)) is not None:
-        if first.input_digest != call.input_digest or first.name != call.name:
-            raise InvalidOptions(
-                f"the key {call.key!r} was given to a call of {first.name!r} with another input in this turn: "
-                "a key names one call; choose another"
-            )
-        return await asyncio.shield(first.settled)
-    named = attempt.named[call.key] = Named(call, asyncio.get_running_loop().create_future())
-    try:
-        settled = await perform(attempt, call)
-    except asyncio.CancelledError:
-        if call.policy == "never":
-            named.settled.set_result(Settled(call, CallOutcome(status="unknown"), None, False))
-        else:
-            named.settled.cancel()
-            del attempt.named[call.key]  # it may be asked for anew
-        raise
-    except BaseException as error:
-        named.settled.set_exception(error)
-        named.settled.exception()  # whether anybody joined or not, it is looked at
-        raise
-    named.settled.set_result(settled)
-    return settled
-
-
 async def settle(attempt: "Attempt", call: Call) -> Settled:
     """`perform` for code that a handler or a harness runs: control flow is noted, so that swallowing it undoes nothing.
 
@@ -124,22 +99,13 @@ async def settle(attempt: "Attempt", call: Call) -> Settled:
         _refuse_nested(attempt, call)
     try:
         if not call.is_counted:
-            return await _join(attempt, call)
+            return await join(attempt, call, perform)
         if attempt.history.calls:
             return await perform(attempt, call)
         return await _carry_out(attempt, call, 1)
     except ControlFlow as error:
         await attempt.heard(error, call)
         raise
-
-
-class Named:
-    """A call under an explicit key, for those who ask for it again."""
-
-    def __init__(self, call: Call, settled: "asyncio.Future[Settled]") -> None:
-        self.name = call.name
-        self.input_digest = call.input_digest
-        self.settled = settled
 
 
 async def perform(attempt: "Attempt", call: Call) -> Settled:
@@ -167,7 +133,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 except asyncio.CancelledError:
                     # Else what was recorded later rests on what was seen then.
                     if history.unclaimed() is None:
-                        await _see_cancelled(attempt, call)
+                        await note_cancelled(attempt, cancelled_key(call.key))
                     raise
             return settled
         case Settle(outcome):
@@ -180,16 +146,35 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             await _hand_out(attempt, call, outcome, editing=editing)
             return msgspec.structs.replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
+            if call.key not in history.calls and attempt.order.is_to_be_cancelled:
+                # It was asked for then as well, and cancelled before it could act.
+                await _until_it_may_act(attempt, call, 1)
+                return await perform(attempt, call)
             raise Diverged(call=call.key, recorded=recorded, asked=wanted, given=call.input)
         case Probe(number, _):
-            if not attempt.is_offline:
-                await attempt.order.passed(call, began(history.calls[call.key]))
+            await _until_it_may_act(attempt, call, number)
             if (probed := await _probe(attempt, call)) is not None:
                 return probed
         case Run(number, _):
-            if not attempt.is_offline:
-                await attempt.order.passed(call, math.inf if number == 1 else began(history.calls[call.key]))
+            await _until_it_may_act(attempt, call, number)
     return await _carry_out(attempt, call, number)
+
+
+async def _until_it_may_act(attempt: "Attempt", call: Call, number: int) -> None:
+    """Wait for what comes before try `number` of `call`: `order.py`."""
+    if attempt.is_offline:
+        return
+    try:
+        await attempt.order.passed(call, math.inf if number == 1 else began(attempt.history.calls[call.key]))
+    except asyncio.CancelledError:
+        if not await attempt.is_stopping():
+            # The log says so, as of one that is cancelled once it has begun: a task may be known by it.
+            if number == 1:
+                attempt.holding.buffer(*_intent(attempt, call, 1))
+            is_open = number > 1 and call.policy == "never"
+            outcome = CallOutcome(status="unknown" if is_open else "cancelled", cancelled=True)
+            await _in_order(attempt, await durable(attempt, call, outcome))
+        raise
 
 
 def _refuse_nested(attempt: "Attempt", call: Call) -> None:
@@ -234,11 +219,15 @@ async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int
 
 async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     """Intent, act, outcome."""
+    if attempt.cancellation.is_next:
+        await _until_it_may_act(attempt, call, number)
     shortened = None
     if call.kind == "model" and call.input is not None:
         shortened = await attempt.inputs.shortened(call.key, call.input)
     record, blob = _intent(attempt, call, number, shortened)
-    if call.is_lazy:
+    if attempt.has_noted and attempt.holding.is_idle:
+        attempt.has_noted = False  # it is durable by now
+    if call.is_lazy and not attempt.has_noted:
         attempt.holding.buffer(record, blob)
     else:
         try:
@@ -404,7 +393,7 @@ async def _hand_out(
         try:
             landing = await durable(attempt, call, outcome, blob, editing)
         except asyncio.CancelledError as error:
-            if attempt.stop is None and (landed := getattr(error, "__journal_landing__", None)) is not None:
+            if not attempt.is_leaving and (landed := getattr(error, "__journal_landing__", None)) is not None:
                 await _in_order(attempt, landed)
             raise
         attempt.inputs.settled(call.key, data)
@@ -413,7 +402,7 @@ async def _hand_out(
             raise interruption
     except asyncio.CancelledError:
         if not outcome.cancelled:
-            await _see_cancelled(attempt, call)
+            await note_cancelled(attempt, cancelled_key(call.key))
         raise
 
 
@@ -423,15 +412,6 @@ async def _in_order(attempt: "Attempt", landing: int) -> None:
         await attempt.holding.until_read()
     if not attempt.order.is_clear():
         await attempt.order.live(landing)
-
-
-async def _see_cancelled(attempt: "Attempt", call: Call) -> None:
-    """Note that the handler saw a cancellation in place of the recorded outcome of `call`."""
-    if attempt.holding.lost is None and not await attempt.is_stopping():
-        note = seal(
-            attempt.holding.run, Observed(value=b"true"), turn=attempt.turn_id, key=cancelled_key(call.key)
-        )
-        attempt.holding.buffer(note)
 
 
 async def durable(

@@ -6,6 +6,7 @@ from journal.core import values
 from journal.core.ports import Delta
 from journal.engine.documents import CallDocs
 from journal.engine.files import CallFiles, files_of
+from journal.replay.history import asked_key
 from journal.tools.facts import NOTHING, Facts
 from journal.tools.io import current_call
 
@@ -51,8 +52,8 @@ class CallContext:
     @property
     def idempotency_key(self) -> str:
         """Digest of the run's nonce, the turn and the call key: the same in every try, unlike any other call's."""
-        nonce = self.attempt.history.nonces.get(self.key, self.attempt.nonce)
-        return values.digest(b"\0".join((nonce, self.attempt.turn_id.encode(), self.key.encode()))).hex()
+        nonce, key = self.attempt.history.nonces.get(self.key, self.attempt.nonce), asked_key(self.key)
+        return values.digest(b"\0".join((nonce, self.attempt.turn_id.encode(), key.encode()))).hex()
 
     @property
     def fence(self) -> int:

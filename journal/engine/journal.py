@@ -465,7 +465,7 @@ class Journal:
                 break
         for attempt in (await self.runtime()).attempts:
             if attempt.holding.run == run_id and attempt.turn_id == turn:
-                attempt.halt("cancel")
+                attempt.cancellation.ask()
 
     async def retry(
         self,

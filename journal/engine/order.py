@@ -18,7 +18,7 @@ import anyio
 
 from journal.core.errors import Diverged
 from journal.engine.scope import runs_in
-from journal.replay.history import CallHistory, Event, is_cancelled, is_task
+from journal.replay.history import TURN_CANCELLED, CallHistory, Event, is_cancelled, is_task
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, asked_call, recorded_call
 
@@ -64,6 +64,8 @@ class Order:
         self._stall: asyncio.TimerHandle | None = None
         self._released_at = self._due[0].time if self._due else 0.0
         """When what was released last was recorded."""
+        self.advanced_at = self._begun
+        """When it was released, on the loop's clock."""
 
     def is_clear(self) -> bool:
         """Whether what is live now may be handed out at once."""
@@ -75,6 +77,11 @@ class Order:
         if not self._due or not self._is_awaited() or self._due[0].key in self._asked:
             return None
         return self._due[0].key
+
+    @property
+    def is_to_be_cancelled(self) -> bool:
+        """Whether the handler was given the turn's cancellation later than what was released so far."""
+        return TURN_CANCELLED in self._keys
 
     def release(self, key: str) -> bool:
         """Whether the event under that key may come at once: it was released or dropped before, or is next, at rest."""
@@ -95,6 +102,10 @@ class Order:
         if not self.release(key):
             await self._at_its_place(key, None)
 
+    async def interrupted(self, key: str) -> None:
+        """`released` for what is no answer to the code, but comes over it: always at rest."""
+        await self._at_its_place(key, None)
+
     async def _at_its_place(self, key: str, cancellation: asyncio.CancelledError | None) -> None:
         """Wait until it is the turn of that event; then raise the cancellation that came before it, if one did."""
         try:
@@ -104,7 +115,7 @@ class Order:
                 try:
                     await _outlasting(future, cancellation)
                 except asyncio.CancelledError as error:
-                    if self._attempt.stop is not None:
+                    if self._attempt.is_leaving:
                         raise
                     cancellation = cancellation or error
         finally:
@@ -123,7 +134,7 @@ class Order:
         except asyncio.CancelledError as error:
             timer.cancel()
             self._cancelled.add(key)
-            if self._attempt.stop is None:
+            if not self._attempt.is_leaving:
                 await self._at_its_place(key, error)
             raise
         finally:
@@ -141,7 +152,7 @@ class Order:
                 break
             except asyncio.CancelledError as error:
                 cancellation = cancellation or error
-                if not landing or self._attempt.stop is not None or not future.cancelled():
+                if not landing or self._attempt.is_leaving or not future.cancelled():
                     break
         if cancellation is not None:
             raise cancellation
@@ -168,7 +179,7 @@ class Order:
         A call that is in no record waits for everything; one in doubt for what lies before its intent, since its act
         may have set going what lies behind. Raises `Diverged` if the code does not ask for what is recorded.
         """
-        if self._is_past or self._has_passed(before):
+        if (self._is_past or self._has_passed(before)) and not self._is_held(asked):
             return
         place = asked, self._loop.create_future(), before
         self._acting.append(place)
@@ -189,6 +200,14 @@ class Order:
         has_passed = is_released and self._attempt.history.expected(before) is None
         self._is_past = has_passed and before == math.inf
         return has_passed
+
+    def _is_held(self, asked: Asked) -> bool:
+        """Whether the turn's cancellation comes first."""
+        if asked.key == TURN_CANCELLED:
+            return False
+        if self._due:
+            return self._due[0].key == TURN_CANCELLED
+        return self._attempt.cancellation.is_pending and self._attempt.history.expected(math.inf) is None
 
     def drop(self, key: str) -> None:
         """Nobody waits for that event any more: the next one may come."""
@@ -229,8 +248,8 @@ class Order:
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""
-        for _, acting, before in self._acting:
-            if not acting.done() and self._has_passed(before):
+        for asked, acting, before in self._acting:
+            if not acting.done() and self._has_passed(before) and not self._is_held(asked):
                 acting.set_result(None)
                 self._stir()
                 return
@@ -246,6 +265,9 @@ class Order:
         if event.is_cancelled and future is None:
             self.drop(event.key)  # the code has been given up on
             return
+        if event.key == TURN_CANCELLED and future is not None and (left := self._left_of_pause()) > 0:
+            self._loop.call_later(left, self._stir)
+            return
         if future is not None and (not event.is_cancelled or event.key in self._cancelled):
             self._advance()
             if not future.done():
@@ -257,6 +279,13 @@ class Order:
             return
         if self._stall is None:
             self._stall = self._loop.call_later(self._patience(event.time), self._stalled, event)
+
+    def _left_of_pause(self) -> float:
+        """Seconds until the handler must be where it was given the cancellation, if nothing shows that it is."""
+        if len(self._asked) > 1 or self._acting:
+            return 0.0
+        pause = min(self._attempt.history.pause_seconds, MOST_PATIENCE_SECONDS)
+        return pause - (self._loop.time() - self.advanced_at)
 
     def _holder(self, event: Event) -> CallHistory | None:
         """A call that had begun before the event, and that the code has not asked for again yet."""
@@ -332,7 +361,7 @@ class Order:
     def _advance(self) -> None:
         event = self._due.popleft()
         self._keys.discard(event.key)
-        self._released_at = event.time
+        self._released_at, self.advanced_at = event.time, self._loop.time()
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None

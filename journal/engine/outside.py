@@ -89,9 +89,7 @@ def seen(attempt: "Attempt", what: str, name: str, now: Any) -> Any:
 def is_cancel_requested(attempt: "Attempt") -> bool:
     """Whether somebody asked for the turn to be cancelled."""
     key = scope_of(attempt, "turn.is_cancel_requested").next_key("@cancel")
-    return bool(
-        _observe(attempt, key, attempt.stop == "cancel" or attempt.history.cancel_requested is not None)
-    )
+    return bool(_observe(attempt, key, attempt.cancellation.is_asked))
 
 
 def patched(attempt: "Attempt", name: str) -> bool:

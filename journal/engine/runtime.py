@@ -66,6 +66,8 @@ class Runtime:
         self._servers: set[str] = set()
         self._looking = False
         self._flusher = Flusher()
+        self._asked: asyncio.Queue[tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...]]]
+        self._asked = asyncio.Queue()
 
     # Life --------------------------------------------------------------------------------------------
 
@@ -99,6 +101,7 @@ class Runtime:
                 self._renewals = Renewals(self.world.open_renewer, self.clock, self.journal.lease_seconds)
                 stack.push_async_callback(self._renewals.stop)
                 async with anyio.create_task_group() as self._group:
+                    self._group.start_soon(self._start_for_callbacks)
                     self._ready.set_result(None)
                     try:
                         await self._stop.wait()
@@ -126,14 +129,17 @@ class Runtime:
                 await asyncio.sleep(0.01)
 
     def spawn(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
-        """Run `fn` beside the turns; it ends with the journal. May be called by a callback of the loop, too."""
-        if asyncio.current_task() is not None:
+        """Run `fn` beside the turns; it ends with the journal. May be called by a callback of the loop too."""
+        if asyncio.current_task() is None:
+            self._asked.put_nowait((fn, args))
+        else:
             self._group.start_soon(fn, *args)
-        else:  # there anyio does not know which loop it is on, unless somebody told it so further up
-            self._loop.create_task(self._spawn(fn, *args))
 
-    async def _spawn(self, fn: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
-        self._group.start_soon(fn, *args)
+    async def _start_for_callbacks(self) -> None:
+        """Start what callbacks ask for: a task group takes it from tasks only."""
+        while True:
+            fn, args = await self._asked.get()
+            self._group.start_soon(fn, *args)
 
     async def resources(self) -> Any:
         """What the journal's `resources` gives this process, entered once."""

@@ -137,6 +137,8 @@ def live_here(
 def kill(loop: asyncio.AbstractEventLoop) -> None:
     """Let `loop`, which is running this, run nothing any more."""
     for handle in vars(loop)["_ready"]:
+        # A task that has not begun yet, and that nobody else holds.
+        _graves.append(handle._callback)  # noqa: SLF001 - nothing public shows it
         handle.cancel()
     loop.stop()
 

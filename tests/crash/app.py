@@ -185,6 +185,21 @@ async def orders(turn: Turn, order: str) -> list[str]:
 
 
 @journal.agent
+async def rental(turn: Turn, order: str) -> None:
+    """Has something to clean up; what it was cancelled over is told."""
+    told = "ended"
+    try:
+        await turn.model(ask, order)
+    except asyncio.CancelledError:
+        told = "cancelled"
+        raise
+    finally:
+        result = await turn.tool(refund, order, 5)
+        found = await turn.tool(look, order)
+        await turn.step(note, order, f"{told}, {result.status}, {found.status}")
+
+
+@journal.agent
 async def pay(turn: Turn, number: int) -> str:
     result = await turn.tool(refund, f"{turn.run_id}.{number}", 5)
     return result.status

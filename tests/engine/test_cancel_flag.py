@@ -19,7 +19,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"memory:{tmp_path.name}" if request.param == "memory" else f"sqlite:{tmp_path / 'j.db'}"
 
 
-async def test_what_was_read_before_a_cancel_is_read_again_after_it(url: str) -> None:
+async def test_what_was_read_before_a_cancel_is_read_again_after_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.engine.cancelling.PATIENCE_SECONDS", 0.3)  # it hangs before the log ends
     journal = Journal(url)
     seen: list[tuple[str, list[bool]]] = []
     waits = asyncio.Event()

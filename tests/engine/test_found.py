@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -10,10 +11,11 @@ import pytest
 from journal import DidNotHappen, Journal, Turn, TurnBlocked, TurnFailed, io, step, tool
 from journal.core.codec import open_record, seal
 from journal.core.errors import InvalidOptions
-from journal.core.ports import Batch, Drain, Keyed, RunQuery
+from journal.core.ports import Answer, Batch, Drain, Keyed, RunQuery
 from journal.core.records import CallEvidence, CallOutcome, CancelRequested, TurnFinished
 from journal.tools.retry import Retry
 from journal.worlds import open_world
+from journal.worlds.memory import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
@@ -414,3 +416,32 @@ async def test_a_sync_call_that_never_got_a_thread_leaves_no_mark() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not running
+
+
+async def test_what_others_append_is_no_trouble_to_an_outcome_that_lands_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls end at once: the batch of the second is answered to a callback of the loop, where no task is."""
+    plain, journal, in_flight = MemoryWorld.append, Journal(f"memory:{tmp_path.name}"), asyncio.Event()
+
+    async def slow(world: MemoryWorld, batch: Batch) -> Answer:
+        answer = await plain(world, batch)
+        if not in_flight.is_set() and any(record.type == "call.outcome" for record in batch.records):
+            in_flight.set()
+            await work.submit(None, run_id="r", key="other")
+            await asyncio.sleep(0.05)
+        return answer
+
+    monkeypatch.setattr(MemoryWorld, "append", slow)
+
+    async def act(n: int) -> int:
+        if n:
+            await in_flight.wait()
+        return n
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> list[int]:
+        return list(await asyncio.gather(turn.step(act, 0), turn.step(act, 1)))
+
+    async with journal:
+        assert await work.run(None, run_id="r", timeout=10) == [0, 1]
