@@ -26,7 +26,8 @@ from journal.testing.judge import Calls, Story, read_log, repeated
 from journal.testing.life import RUN, LaterClock, live_here
 from journal.testing.mortal import Act, Watch
 from journal.testing.points import Point
-from tests.crash.test_property import SECONDS, Anywhere, memory, normal
+from tests.crash.anywhere import Anywhere, memory, normal
+from tests.crash.test_property import SECONDS
 
 
 class Leaf(msgspec.Struct, frozen=True):
