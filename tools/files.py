@@ -4,6 +4,8 @@ All are `safe`: a change counts only with the outcome of its call. Errors are wr
 that makes its own tools of functions takes ``read_file.fn``.
 """
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Annotated, Any
 
 import anyio.lowlevel
@@ -32,23 +34,10 @@ async def read_file(
 ) -> str:
     """Read a text file of the workspace. Each line has its number and a tab before it, which are not in the file."""
     lines = _lines(await io.files.read_text(path))
-    first = max(offset, 1)
-    shown: list[str] = []
-    room = _CHARACTERS
-    for number, line in enumerate(lines[first - 1 : first - 1 + max(limit, 0)], first):
-        text = f"{number}\t{_cut(line)}"
-        room -= len(text) + 1
-        if room < 0 and shown:
-            break
-        shown.append(text)
-    last = first + len(shown) - 1
     if not lines:
         return "(the file is empty)"
-    if not shown:
-        return f"(no lines: the file has {len(lines):,})"
-    if last < len(lines):
-        shown.append(f"(lines {first} to {last} of {len(lines):,}; go on with offset={last + 1})")
-    return "\n".join(shown)
+    numbered = (f"{number}\t{_cut(line)}" for number, line in enumerate(lines, 1))
+    return _page(numbered, "lines", offset, limit, len(lines))
 
 
 @tool
@@ -114,21 +103,25 @@ async def delete_file(path: Annotated[str, "Absolute path of the file"]) -> str:
 
 @tool
 @safe
-async def list_files(path: Annotated[str, "Absolute path of a directory; / is the root"] = "/") -> str:
+async def list_files(
+    path: Annotated[str, "Absolute path of a directory; / is the root"] = "/",
+    offset: Annotated[int, "The first entry to give, from 1"] = 1,
+) -> str:
     """List what is in a directory of the workspace, directories with a slash behind, and sizes in bytes."""
     found = await io.files.list(path)
-    lines = [f"{each.path}{'/' if each.is_directory else ''}\t{each.size}" for each in found[:_PATHS]]
-    return _all(lines, len(found)) or "(empty)"
+    lines = (f"{each.path}{'/' if each.is_directory else ''}\t{each.size}" for each in found)
+    return _page(lines, "entries", offset, _PATHS, len(found)) if found else "(empty)"
 
 
 @tool
 @safe
 async def glob_files(
     pattern: Annotated[str, "As in /src/**/*.py: * and ? within a name, ** for any directories"],
+    offset: Annotated[int, "The first path to give, from 1"] = 1,
 ) -> str:
     """Find files of the workspace by name. Gives their paths, sorted."""
     found = await io.files.glob(pattern)
-    return _all(found[:_PATHS], len(found)) or "(no file matches)"
+    return _page(found, "paths", offset, _PATHS, len(found)) if found else "(no file matches)"
 
 
 @tool
@@ -137,13 +130,13 @@ async def grep_files(
     text: Annotated[str, "The text to look for, as it is: no regular expression"],
     files: Annotated[str, "Which files, as in /src/**/*.py"] = "/**",
     ignore_case: Annotated[bool, "Take upper and lower case for the same"] = False,
+    offset: Annotated[int, "The first hit to give, from 1"] = 1,
 ) -> str:
     """Find the lines that hold a text, in the text files of the workspace. Gives path:line: text."""
     if not text:
         raise EditRefused(path=files, why="text is empty")
     wanted = text.casefold() if ignore_case else text
     hits: list[str] = []
-    room = _CHARACTERS
     for path in await io.files.glob(files):
         await anyio.lowlevel.checkpoint()  # large files take long, and others want the loop
         try:
@@ -155,10 +148,9 @@ async def grep_files(
         for number, line in enumerate(_lines(content), 1):
             if wanted in (line.casefold() if ignore_case else line):
                 hits.append(f"{path}:{number}: {_cut(line.strip(), 300)}")
-                room -= len(hits[-1])
-                if len(hits) >= _HITS or room < 0:
-                    return "\n".join([*hits, f"(the first {len(hits)}; narrow it down with files=)"])
-    return "\n".join(hits) or "(not found)"
+                if len(hits) >= max(offset, 1) + _HITS:
+                    return _page(hits, "hits", offset, _HITS, None)
+    return _page(hits, "hits", offset, _HITS, len(hits)) if hits else "(not found)"
 
 
 FILE_TOOLS: tuple[Tool[..., Any], ...] = (
@@ -186,14 +178,23 @@ def _cut(line: str, characters: int = _LINE_CHARACTERS) -> str:
     return line if len(line) <= characters else f"{line[:characters]}… ({len(line):,} characters)"
 
 
-def _all(lines: list[str], count: int) -> str:
-    room, shown = _CHARACTERS, list[str]()
-    for line in lines:
+def _page(lines: Iterable[str], what: str, offset: int, most: int, count: int | None) -> str:
+    """Some of `lines`, from the one that `offset` names, and how to go on. `count` of all; None: more than those."""
+    first = max(offset, 1)
+    shown: list[str] = []
+    room = _CHARACTERS
+    for line in islice(lines, first - 1, first - 1 + max(most, 0)):
         room -= len(line) + 1
-        if room < 0:
+        if room < 0 and shown:
             break
         shown.append(line)
-    return "\n".join(shown if len(shown) == count else [*shown, f"(the first {len(shown):,} of {count:,})"])
+    last = first + len(shown) - 1
+    if not shown:
+        return f"(nothing from {first:,} on: there are {count:,} {what})"
+    if count is None or last < count:
+        of = "" if count is None else f" of {count:,}"
+        shown.append(f"({what} {first} to {last}{of}; go on with offset={last + 1})")
+    return "\n".join(shown)
 
 
 def _places(text: str, old: str) -> str:

@@ -69,7 +69,7 @@ async def test_reading_is_paged_and_numbered() -> None:
     assert said == [
         "3\tline 3\n4\tline 4\n(lines 3 to 4 of 10; go on with offset=5)",
         "10\tline 10",
-        "(no lines: the file has 10)",
+        "(nothing from 11 on: there are 10 lines)",
         "(the file is empty)",
         f"1\t{'x' * 2000}… (5,000 characters)\n2\tlast",
         "1\ta\n2\t\x0b\u2028b",
@@ -157,11 +157,31 @@ async def test_the_other_tools() -> None:
     ]
 
 
-async def test_globs_and_hits_are_bounded() -> None:
-    many = {f"f{n}": "hit\n" for n in range(1001)}
-    said = await using((glob_files, {"pattern": "/*"}), (grep_files, {"text": "hit"}), **many)
-    assert said[0].endswith("\n(the first 1,000 of 1,001)")
-    assert said[1].count("\n") == 200
+async def test_lists_paths_and_hits_come_in_pages() -> None:
+    many = {f"f{n:04}": "hit\n" for n in range(1001)} | {"zlong": "x hit\n" * 300}
+    said = await using(
+        (glob_files, {"pattern": "/f*"}),
+        (glob_files, {"pattern": "/f*", "offset": 1001}),
+        (glob_files, {"pattern": "/f*", "offset": 1002}),
+        (list_files, {}),
+        (list_files, {"offset": 1001}),
+        (grep_files, {"text": "hit"}),
+        (grep_files, {"text": "hit", "offset": 201}),
+        (grep_files, {"text": "x hit", "offset": 201}),
+        (grep_files, {"text": "x hit", "offset": 301}),
+        **many,
+    )
+    paths = [f"/f{n:04}" for n in range(1001)]
+    assert said[0].split("\n") == [*paths[:1000], "(paths 1 to 1000 of 1,001; go on with offset=1001)"]
+    assert said[1] == paths[1000]
+    assert said[2] == "(nothing from 1,002 on: there are 1,001 paths)"
+    assert said[3].endswith("\n(entries 1 to 1000 of 1,002; go on with offset=1001)")
+    assert said[4] == "/f1000\t4\n/zlong\t1800"
+    hits = [f"{path}:1: hit" for path in paths]
+    assert said[5].split("\n") == [*hits[:200], "(hits 1 to 200; go on with offset=201)"]
+    assert said[6].split("\n") == [*hits[200:400], "(hits 201 to 400; go on with offset=401)"]
+    assert said[7].split("\n") == [f"/zlong:{n}: x hit" for n in range(201, 301)]
+    assert said[8] == "(nothing from 301 on: there are 300 hits)"
 
 
 async def test_errors_are_themselves_again() -> None:

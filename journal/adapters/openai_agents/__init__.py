@@ -5,7 +5,7 @@ Tools that the provider runs inside a model call are not, and make that call `ne
 """
 
 from journal.adapters.openai_agents.agent import durable_agent, trust_mcp_hints
-from journal.adapters.openai_agents.files import file_tools, shell_tool
+from journal.adapters.openai_agents.own_tools import file_tools, function_tools, shell_tool
 from journal.adapters.openai_agents.runner import DurableRunner
 
-__all__ = ["DurableRunner", "durable_agent", "file_tools", "shell_tool", "trust_mcp_hints"]
+__all__ = ["DurableRunner", "durable_agent", "file_tools", "function_tools", "shell_tool", "trust_mcp_hints"]
