@@ -379,3 +379,18 @@ async def test_in_a_tool_of_ones_own() -> None:
 def test_limits_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptions, match=next(iter(options))):
         Shell(**options)
+
+
+async def test_hundreds_of_files_in_one_outcome(world_url: str) -> None:
+    """More than fit in the record: the others lie beside it, and all are moved and read again."""
+    journal = Journal(world_url)
+    making = "mkdir d; for i in {1..400}; do printf '%0300d' $i > d/$i; done"
+
+    @journal.agent(workspace=VirtualWorkspace())
+    async def work(turn: Turn, _: None) -> list[str]:
+        return [(await turn.tool(shell, script)).text for script in (making, "mv d e", "cat e/* | wc -c")]
+
+    async with journal:
+        assert await work.run(None, run_id="r") == ["(exit code 0, no output)"] * 2 + ["120000"]
+        assert len(await journal.files.glob("r", "/e/*")) == 400
+        assert await journal.files.read("r", "/e/7") == b"0" * 299 + b"7"
