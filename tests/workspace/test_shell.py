@@ -70,9 +70,7 @@ async def test_a_call_leaves_files_and_nothing_else_to_the_next() -> None:
         'echo "[$A]"; f; ls; cat /link',
     )
     assert told[0] == (
-        "(Not kept, since the workspace has only files: '/link', '/pipe'.)"
-        if not told[0].startswith("(exit")
-        else "(exit code 0, no output)\n(Not kept, since the workspace has only files: '/link', '/pipe'.)"
+        "(exit code 0, no output)\n(Not kept, since the workspace has only files: '/link', '/pipe'.)"
     )
     assert told[1].startswith("[]\ndev\ntmp\nx\nstderr:\n")
     assert "f: command not found" in told[1]
@@ -158,7 +156,6 @@ async def test_of_a_script_that_is_stopped_nothing_counts(script: str, why: str)
     (result,), after = await ran(f"echo begun; {script}", shell=Shell(timeout=1, max_commands=300))
     assert result.text.startswith(STOPPED)
     assert why in result.text
-    assert result.text.endswith("\nIts output until then:\nbegun\n") or "begun" not in result.text
     assert after == {}
     assert isinstance(result.failure, ShellStopped)
     assert result.failure.reason == "backend_failure"
