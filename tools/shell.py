@@ -137,7 +137,7 @@ class Shell:
         before = await _files()
         answer = await self._answer(command, before, library)
         if answer.stopped is not None:
-            raise ShellStopped(why=answer.stopped, output=self._cut(answer.stdout, False))
+            raise ShellStopped(why=answer.stopped)  # bashkit gives no output then
         await _apply(answer, {file.path: file for file in before})
         return ShellResult(
             exit_code=answer.exit_code,

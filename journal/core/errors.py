@@ -534,12 +534,9 @@ class ShellStopped(WorkspaceError):
 
     reason = "backend_failure"
 
-    def __init__(self, *, why: str, output: str = "") -> None:
-        self.why, self.output = why, output
-        super().__init__(
-            f"the script was stopped, and nothing that it changed was saved: {why}"
-            + (f"\nIts output until then:\n{output}" if output else "")
-        )
+    def __init__(self, *, why: str) -> None:
+        self.why = why
+        super().__init__(f"the script was stopped, and nothing that it changed was saved: {why}")
 
 
 def _short(path: str) -> str:

@@ -70,9 +70,7 @@ async def test_a_call_leaves_files_and_nothing_else_to_the_next() -> None:
         'echo "[$A]"; f; ls; cat /link',
     )
     assert told[0] == (
-        "(Not kept, since the workspace has only files: '/link', '/pipe'.)"
-        if not told[0].startswith("(exit")
-        else "(exit code 0, no output)\n(Not kept, since the workspace has only files: '/link', '/pipe'.)"
+        "(exit code 0, no output)\n(Not kept, since the workspace has only files: '/link', '/pipe'.)"
     )
     assert told[1].startswith("[]\ndev\ntmp\nx\nstderr:\n")
     assert "f: command not found" in told[1]
@@ -158,7 +156,6 @@ async def test_of_a_script_that_is_stopped_nothing_counts(script: str, why: str)
     (result,), after = await ran(f"echo begun; {script}", shell=Shell(timeout=1, max_commands=300))
     assert result.text.startswith(STOPPED)
     assert why in result.text
-    assert result.text.endswith("\nIts output until then:\nbegun\n") or "begun" not in result.text
     assert after == {}
     assert isinstance(result.failure, ShellStopped)
     assert result.failure.reason == "backend_failure"
@@ -379,3 +376,18 @@ async def test_in_a_tool_of_ones_own() -> None:
 def test_limits_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptions, match=next(iter(options))):
         Shell(**options)
+
+
+async def test_hundreds_of_files_in_one_outcome(world_url: str) -> None:
+    """More than fit in the record: the others lie beside it, and all are moved and read again."""
+    journal = Journal(world_url)
+    making = "mkdir d; for i in {1..400}; do printf '%0300d' $i > d/$i; done"
+
+    @journal.agent(workspace=VirtualWorkspace())
+    async def work(turn: Turn, _: None) -> list[str]:
+        return [(await turn.tool(shell, script)).text for script in (making, "mv d e", "cat e/* | wc -c")]
+
+    async with journal:
+        assert await work.run(None, run_id="r") == ["(exit code 0, no output)"] * 2 + ["120000"]
+        assert len(await journal.files.glob("r", "/e/*")) == 400
+        assert await journal.files.read("r", "/e/7") == b"0" * 299 + b"7"
