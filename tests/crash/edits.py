@@ -21,7 +21,9 @@ from journal.engine.attempt import Attempt
 from journal.engine.context import in_call
 from tests.crash.edits_model import CONTENTS, DOCS, PATHS, Seen, View, long, putting
 
-OpKind = Literal["append", "fussy", "write", "run", "delete", "move", "app_append", "app_write", "app_delete", "wait"]
+OpKind = Literal[
+    "append", "fussy", "write", "run", "delete", "move", "app_append", "app_write", "app_delete", "wait"
+]
 
 
 class Op(msgspec.Struct, frozen=True):
