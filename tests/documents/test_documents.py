@@ -309,6 +309,29 @@ async def test_watching_shows_each_value_and_ends_with_the_run(world_url: str) -
     assert seen == [["a", "b"], ["a", "b", "c"]]
 
 
+async def test_a_watcher_that_lags_is_shown_the_newest_value_alone(world_url: str) -> None:
+    """More than a hundred changes behind: one whole value, then each again."""
+    journal = Journal(world_url)
+
+    @journal.agent(docs=[Todo])
+    async def work(turn: Turn, _: None) -> None:
+        await turn.tool(add, "0")
+
+    async def edit(number: int) -> None:
+        await journal.docs.update("r", Todo, lambda todos: todos.with_(str(number)))
+
+    async with journal:
+        await work.run(None, run_id="r")
+        watching = journal.docs.watch("r", Todo)
+        assert (await anext(watching)).items == ["0"]
+        for number in range(1, 150):
+            await edit(number)
+        assert len((await anext(watching)).items) == 150
+        await edit(150)
+        assert len((await anext(watching)).items) == 151
+        await watching.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+
 # Versions ------------------------------------------------------------------------------------------
 
 
