@@ -310,9 +310,10 @@ class OfflineAttempt(Attempt):
         elif replay.recorded is not None:
             replay.differences = compared(replay.recorded, ended_now)
             replay.verdict = "differs" if replay.differences else "same"
-            replay.detail = "it ends otherwise than recorded"
-            if replay.differences and isinstance(error, Exception) and self.parted is not None:
-                self.parted(f"{replay.detail}: {type(error).__qualname__} at {_place(error)}", error)
+            if replay.differences:
+                replay.detail = "it ends otherwise than recorded"
+                if isinstance(error, Exception) and self.parted is not None:
+                    self.parted(f"{replay.detail}: {type(error).__qualname__} at {_place(error)}", error)
         else:
             replay.verdict = "log_ends" if self.at else "would_finish"
 
