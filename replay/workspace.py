@@ -31,6 +31,8 @@ class File(msgspec.Struct, frozen=True, gc=False):
     is_inline: bool
     """Whether the bytes are in that record; else in the blob that the digest names."""
     is_executable: bool = False
+    is_link: bool = False
+    """Whether it is a symbolic link, whose target are the bytes; nobody follows it."""
     data: bytes | None = None
     """The bytes themselves, of a file that is in no log."""
 

@@ -38,6 +38,7 @@ from journal.core.ports import (
 )
 from journal.core.records import (
     BlobRef,
+    BlockReason,
     Body,
     DocumentEdited,
     ErrorInfo,
@@ -299,7 +300,7 @@ class Attempt:
 
     async def block(
         self,
-        reason: Literal["divergence", "crash_loop", "unknown_agent", "log_error"],
+        reason: BlockReason,
         detail: str,
         recorded: Any = None,
         asked: Any = None,

@@ -1,6 +1,6 @@
 """Stored bytes are for ever: every record type is read from golden bytes, and hostile bytes raise only `LogError`.
 
-`tests/golden/records-v1.jsonl` holds the bytes, and `-v2`, `-v3` those of what came later. They were made by
+`tests/golden/records-v1.jsonl` holds the bytes, and `-v2` to `-v4` those of what came later. They were made by
 `hand_msgpack.py` from the maps below, never by our own encoder: ``python -m tests.core.test_records`` from the root
 writes the last. A line that was shipped is never changed; a new version of a record gets lines, and a file, of its own.
 """
@@ -41,6 +41,7 @@ from journal.core.records import (
     Record,
     RunClosed,
     RunCreated,
+    Snapshot,
     ThreadCheckpoint,
     ThreadDropped,
     ThreadHeld,
@@ -58,6 +59,7 @@ from tests.core.hand_msgpack import pack
 GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.jsonl"
 SECOND = GOLDEN.with_name("records-v2.jsonl")
 THIRD = GOLDEN.with_name("records-v3.jsonl")
+FOURTH = GOLDEN.with_name("records-v4.jsonl")
 DIGEST = bytes(range(16))
 PACKED = Packed("msgpack", b"\x80")
 HOLDER = ThreadHolder(run="r", turn="start", scope="graph#1", claim=DIGEST)
@@ -342,9 +344,45 @@ SAMPLES += [
     ("checkpoint.deleted", {"name": "plan", "sequence": 3}, CheckpointDeleted(name="plan", sequence=3)),
 ]  # fmt: skip
 
+FIRST = len(SAMPLES)
+SAMPLES += [
+    (
+        "call.outcome snapshot",
+        {
+            "v": 3, "status": "ok",
+            "files": [
+                {
+                    "path": "/", "base": DIGEST,
+                    "snapshot": {"id": "00ff", "files": 2, "size": 70_000, "root": "/srv/files"},
+                },
+                {"path": "/pipe", "rejected": "it is a pipe"},
+            ],
+        },
+        CallOutcome(
+            v=3, status="ok",
+            files=(
+                FileChange(
+                    path="/", base=DIGEST, snapshot=Snapshot(id="00ff", files=2, size=70_000, root="/srv/files")
+                ),
+                FileChange(path="/pipe", rejected="it is a pipe"),
+            ),
+        ),
+    ),
+    (
+        "files.changed snapshot",
+        {"v": 2, "changes": [{"path": "/", "snapshot": {"id": "00ff"}}]},
+        FilesChanged(v=2, changes=(FileChange(path="/", snapshot=Snapshot(id="00ff")),)),
+    ),
+    (
+        "turn.blocked workspace",
+        {"v": 2, "reason": "workspace", "detail": "snapshot 00ff is not there"},
+        TurnBlocked(v=2, reason="workspace", detail="snapshot 00ff is not there"),
+    ),
+]  # fmt: skip
+
 
 def golden() -> dict[str, bytes]:
-    lines = [json.loads(line) for file in (GOLDEN, SECOND, THIRD) for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for file in (GOLDEN, SECOND, THIRD, FOURTH) for line in file.read_text().splitlines()]
     return {line["name"]: bytes.fromhex(line["hex"]) for line in lines}
 
 
@@ -522,4 +560,4 @@ def attempt(type_: str, body: bytes) -> None:
 
 if __name__ == "__main__":
     lines = [json.dumps({"name": name, "hex": pack(says).hex()}) for name, says, _ in SAMPLES[FIRST:]]
-    THIRD.write_text("\n".join(lines) + "\n")
+    FOURTH.write_text("\n".join(lines) + "\n")
