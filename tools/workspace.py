@@ -21,24 +21,19 @@ _MIB = 1024 * 1024
 _PATH_BYTES = 1024
 
 
-class VirtualWorkspace(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree of files in the log of each run: ``@journal.agent(workspace=VirtualWorkspace())``.
-
-    `durable`: False keeps the files in memory only, and nothing in the log; they are gone when the turn ends, and after
-    a crash within it.
-    """
+class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a workspace may hold."""
 
     max_bytes: int = 256 * _MIB
     """Of all files."""
     max_files: int = 10_000
     max_file_bytes: int = 8 * _MIB
     """Of each file."""
-    durable: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_files", "max_file_bytes"):
             if getattr(self, name) < 0:
-                raise InvalidOptions(f"VirtualWorkspace({name}=...): a number from 0 on is needed")
+                raise InvalidOptions(f"{type(self).__name__}({name}=...): a number from 0 on is needed")
 
     def check(self, path: str, size: int, tree: Tree) -> None:
         """Raise `QuotaExceeded` if a file of `size` bytes at `path` would be too much for `tree`."""
@@ -50,6 +45,23 @@ class VirtualWorkspace(msgspec.Struct, frozen=True, kw_only=True):
             raise QuotaExceeded(quota="max_files", limit=self.max_files, actual=tree.count + 1)
         if grown > 0 and tree.size + grown > self.max_bytes:
             raise QuotaExceeded(quota="max_bytes", limit=self.max_bytes, actual=tree.size + grown)
+
+    def check_all(self, tree: Tree, before: Tree) -> None:
+        """Raise `QuotaExceeded` if `tree`, which was `before`, has grown beyond what is allowed."""
+        if tree.count > max(self.max_files, before.count):
+            raise QuotaExceeded(quota="max_files", limit=self.max_files, actual=tree.count)
+        if tree.size > max(self.max_bytes, before.size):
+            raise QuotaExceeded(quota="max_bytes", limit=self.max_bytes, actual=tree.size)
+
+
+class VirtualWorkspace(Quotas, frozen=True, kw_only=True):
+    """A tree of files in the log of each run: ``@journal.agent(workspace=VirtualWorkspace())``.
+
+    `durable`: False keeps the files in memory only, and nothing in the log; they are gone when the turn ends, and after
+    a crash within it.
+    """
+
+    durable: bool = True
 
 
 class FileInfo(msgspec.Struct, frozen=True):
@@ -63,13 +75,14 @@ class FileInfo(msgspec.Struct, frozen=True):
 
 def checked(path: str, *, is_directory: bool = False) -> str:
     """`path`, if a file can be there. Raises `PathRefused`."""
-    why = _wrong(path) if path != "/" or not is_directory else None
+    why = why_refused(path) if path != "/" or not is_directory else None
     if why is not None:
         raise PathRefused(path=str(path).encode(errors="replace").decode(), why=why)
     return path
 
 
-def _wrong(path: object) -> str | None:
+def why_refused(path: object) -> str | None:
+    """Why no file can be at `path`; None: one can."""
     if not isinstance(path, str):
         return "a path is text"
     if "\0" in path:
@@ -160,7 +173,7 @@ def _reached(at: int, wanted: list[str]) -> Iterator[int]:
 # Which changes count ---------------------------------------------------------------------------------
 
 
-def settled(changes: Iterable[FileChange], tree: Tree, limits: VirtualWorkspace) -> tuple[FileChange, ...]:
+def settled(changes: Iterable[FileChange], tree: Tree, limits: Quotas) -> tuple[FileChange, ...]:
     """`changes`, with those rejected that cannot be made to `tree`; the others stand.
 
     A path must be what it was when the change was made. Both halves of a move count, or neither. What makes the tree
@@ -205,7 +218,7 @@ def _growth(file: File | None, before: File | None) -> tuple[int, int]:
     return (0 if file is None else 1), size - (0 if before is None else before.size)
 
 
-def _refusal(path: str, file: File | None, tree: Tree, limits: VirtualWorkspace) -> str | None:
+def _refusal(path: str, file: File | None, tree: Tree, limits: Quotas) -> str | None:
     if file is None:
         return None
     if (why := obstacle(path, tree)) is not None:

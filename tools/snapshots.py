@@ -1,0 +1,95 @@
+"""Snapshots of directory workspaces under a root, and which run refers to which.
+
+A snapshot is durable, and marked as referred to, before a record may name it; one that no record came to name is an
+orphan, which the next holder of the run lets go. All methods block.
+
+    root/objects/ab/cdef…     contents by digest, shared by all runs
+    root/snapshots/<id>       lists of files (`manifest.py`)
+    root/runs/<digest>/       a run: state, keys/, refs/<snapshot>, trees/<epoch>-<chance>/
+"""
+
+import os
+from collections.abc import Iterable
+
+from journal.core import values
+from journal.core.errors import SnapshotMissing
+from journal.core.records import Snapshot
+from journal.tools.manifest import Manifest, decode_manifest
+from journal.tools.objects import Objects, failing, sync_directory, write_whole
+
+
+class Snapshots:
+    """The snapshots under a root."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.objects = Objects(root)
+
+    def run_directory(self, run: str) -> str:
+        """Where the run's own things are: named by digest, since ids may hold anything."""
+        return f"{self.root}/runs/{values.digest(run.encode()).hex()}"
+
+    def prepare(self, run: str) -> None:
+        """Make the directories of the root and of the run. Raises `WorkspaceFailed`."""
+        self.objects.prepare()
+        with failing(self.root):
+            for name in ("refs", "keys", "trees"):
+                os.makedirs(f"{self.run_directory(run)}/{name}", mode=0o700, exist_ok=True)
+
+    def save(self, run: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
+        """Make a snapshot durable; `contents` are those that may not be in the store yet. Raises `WorkspaceFailed`."""
+        data = manifest.encode()
+        name = values.digest(data).hex()
+        # Whoever removes what nobody names is kept out from the first content that we rely on to the name.
+        with self.objects.locked(), failing(self.root):
+            with self.objects.staging() as staging:
+                for content in contents:
+                    staging.put(content)
+            path = self._path(name)
+            if not os.path.exists(path):
+                write_whole(path, data)
+            self._refer(run, name)
+        tree = manifest.tree
+        return Snapshot(id=name, files=tree.count, size=tree.size, root=self.root)
+
+    def load(self, snapshot: str) -> Manifest:
+        """The files of that snapshot. Raises `SnapshotMissing`."""
+        try:
+            if not snapshot.isalnum():
+                raise FileNotFoundError
+            with open(self._path(snapshot), "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            raise SnapshotMissing(snapshot=snapshot, root=self.root) from None
+        except OSError as error:
+            raise SnapshotMissing(snapshot=snapshot, root=self.root, why=error.strerror or "") from error
+        return decode_manifest(data, snapshot, self.root)
+
+    def refer(self, run: str, named: Iterable[str]) -> list[str]:
+        """Let the run refer to the snapshots that its log names, and to no others; those are the orphans it had.
+
+        What is not there is left out: it may be named by what was set aside long ago.
+        """
+        with self.objects.locked(), failing(self.root):
+            wanted = set(named)
+            directory = f"{self.run_directory(run)}/refs"
+            there = set(os.listdir(directory))
+            for name in wanted - there:
+                if os.path.exists(self._path(name)):
+                    self._refer(run, name)
+            orphans = sorted(there - wanted)
+            for name in orphans:
+                os.unlink(f"{directory}/{name}")
+        return orphans
+
+    def _path(self, snapshot: str) -> str:
+        return f"{self.root}/snapshots/{snapshot}"
+
+    def _refer(self, run: str, snapshot: str) -> None:
+        directory = f"{self.run_directory(run)}/refs"
+        path = f"{directory}/{snapshot}"
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
+        sync_directory(directory)
