@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record
-from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, TurnRetried
+from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, Snapshot, TurnRetried
 from journal.replay.versions import insert, set_aside, without
 
 _HAS_FILES = b"\xa5files"
@@ -75,6 +75,15 @@ class Tree:
         self.count: int = 0 if below is None else below.count
         """Files."""
 
+    def flat(self) -> "Tree":
+        """The same files, over no other tree."""
+        if self.below is None:
+            return self.copy()
+        flat = self.below.flat()
+        for path, file in self.files.items():
+            flat.put(path, file)
+        return flat
+
     def copy(self) -> "Tree":
         """Another tree of the same files, over the same one."""
         other = Tree(self.below)
@@ -131,8 +140,16 @@ class _FileVersion(msgspec.Struct, frozen=True, gc=False):
     file: File | None
 
 
+class _SnapshotVersion(msgspec.Struct, frozen=True, gc=False):
+    seq: int
+    snapshot: Snapshot
+
+
 class Workspace:
-    """Feed it all records of a run in order; `tree` is what they come to."""
+    """Feed it all records of a run in order; `tree` is what they come to.
+
+    Of a directory workspace they name snapshots, and it is for others to read the last one, and to `hold` its tree.
+    """
 
     def __init__(self) -> None:
         self._tree = Tree()
@@ -140,20 +157,32 @@ class Workspace:
         """Who needs the tree to stay as it is."""
         self._versions: dict[str, list[_FileVersion]] = {}
         """Everything that counted, oldest first, by path."""
+        self._snapshots: list[_SnapshotVersion] = []
+        self.named: set[str] = set()
+        """All snapshots that any record names, whether they count or not."""
 
     @property
     def tree(self) -> Tree:
         """The files as they stand; it goes on changing with `add`."""
         return self._tree
 
-    def snapshot(self) -> Tree:
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The last one that counts."""
+        return self._snapshots[-1].snapshot if self._snapshots else None
+
+    def hold(self, tree: Tree) -> None:
+        """Let `tree`, of a snapshot, be the files as they stand."""
+        self._tree, self._readers = tree, 0
+
+    def view(self) -> Tree:
         """The files as they stand, which stay so until `release`."""
         self._readers += 1
         return self._tree
 
-    def release(self, snapshot: Tree) -> None:
+    def release(self, view: Tree) -> None:
         """It is needed no more. One that is never given back costs a copy of the tree."""
-        if snapshot is self._tree:
+        if view is self._tree:
             self._readers -= 1
 
     def add(self, record: Record) -> None:
@@ -173,7 +202,12 @@ class Workspace:
     def apply(self, changes: Iterable[FileChange], seq: int) -> None:
         """Let `changes` of record `seq` count."""
         for change in changes:
+            if change.snapshot is not None:
+                self.named.add(change.snapshot.id)
             if change.rejected is not None:
+                continue
+            if change.snapshot is not None:
+                insert(self._snapshots, _SnapshotVersion(seq, change.snapshot))
                 continue
             versions = self._versions.setdefault(change.path, [])
             insert(versions, _FileVersion(seq, file_of(change, seq)))
@@ -193,6 +227,7 @@ class Workspace:
     def _set_aside(self, gone: set[int]) -> None:
         if not gone:
             return
+        self._snapshots = without(self._snapshots, gone)
         for path, versions in self._versions.items():
             left = without(versions, gone)
             if len(left) < len(versions):

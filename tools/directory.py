@@ -1,15 +1,18 @@
 """`DirectoryWorkspace`: files in a directory of the host, for programs that need one; snapshots under a root.
 
-Its calls see and change the same files by `io.files` as those of a `VirtualWorkspace`, and in addition get a directory:
+Its calls see and change files by `io.files` as those of a `VirtualWorkspace` do, and in addition get a directory:
 ``async with io.files.directory() as directory``. Next: `working_tree.py` (that directory), `snapshots.py` (what is
-kept of it), `engine/snapshots.py` (how a snapshot gets into the log).
+kept of it), `lifecycle.py` (its states), `engine/snapshots.py` (how a snapshot gets into the log).
 """
 
+import asyncio
 import os
 
 import msgspec
 
-from journal.core.errors import InvalidOptions
+from journal.core.errors import InvalidOptions, WorkspaceNotFound
+from journal.core.ids import check_id
+from journal.tools.lifecycle import Lifecycle, WorkspaceInfo
 from journal.tools.snapshots import Snapshots
 from journal.tools.workspace import Quotas
 
@@ -17,7 +20,7 @@ _MIB = 1024 * 1024
 
 
 class Directory(msgspec.Struct, frozen=True):
-    """The directory of a call, on this host; another call gets another."""
+    """The directory of a call, on this host; another call may get another."""
 
     path: str
     """Where the workspace's files are."""
@@ -48,6 +51,37 @@ class DirectoryWorkspace:
             raise InvalidOptions("DirectoryWorkspace(root): a path holds no NUL")
         self.quotas = Quotas(max_bytes=max_bytes, max_files=max_files, max_file_bytes=max_file_bytes)
         self.snapshots = Snapshots(self.root)
+        self.lifecycle = Lifecycle(self.snapshots)
+
+    async def inspect(self, run_id: str) -> WorkspaceInfo:
+        """How the run's workspace stands. Raises `WorkspaceNotFound`, `WorkspaceFailed`."""
+        info = await asyncio.to_thread(self.lifecycle.read, check_id(run_id, "run id"))
+        if info is None:
+            raise WorkspaceNotFound(run_id=run_id)
+        return info
+
+    async def abort(self, run_id: str, *, key: str) -> WorkspaceInfo:
+        """Nothing more is kept of what is done in it: a holder's changes are rejected, the next turn is blocked.
+
+        The same `key` has the same answer, also after a restart. Raises `WorkspaceNotFound`, `WorkspaceExpired`,
+        `CleanupPending`, `IdempotencyConflict`.
+        """
+        return await self._keyed(run_id, key, "abort")
+
+    async def cleanup(self, run_id: str, *, key: str) -> WorkspaceInfo:
+        """Let its files go; the contents go with the next sweep, if nobody else has them.
+
+        Raises `CleanupPending` while a holder may be at work, which then does it in the end; asked again it goes ahead.
+        And as `abort` does.
+        """
+        return await self._keyed(run_id, key, "cleanup")
+
+    async def _keyed(self, run_id: str, key: str, asked: str) -> WorkspaceInfo:
+        run = check_id(run_id, "run id")
+        act = self.lifecycle.abort if asked == "abort" else self.lifecycle.cleanup
+        return await asyncio.to_thread(
+            self.lifecycle.keyed, run, key, asked, b"", lambda: act(run), WorkspaceInfo
+        )
 
     def __repr__(self) -> str:
         return f"DirectoryWorkspace({self.root!r})"

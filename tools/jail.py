@@ -157,7 +157,9 @@ def _walk(handle: int, prefix: str, seen: Seen) -> None:
             elif stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
                 seen.files[path] = found
             else:
-                seen.refused[path] = f"it is {_kind(found.st_mode)}: only files, directories and links are kept"
+                seen.refused[path] = (
+                    f"it is {_kind(found.st_mode)}: only files, directories and links are kept"
+                )
     if is_empty and prefix:
         seen.directories.append(prefix)
     for name in below:

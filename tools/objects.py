@@ -32,7 +32,13 @@ class Objects:
     def prepare(self) -> None:
         """Make the directories. Raises `WorkspaceFailed`."""
         with failing(self.root):
-            for path in (self.root, self._objects, self._staging, f"{self.root}/snapshots", f"{self.root}/runs"):
+            for path in (
+                self.root,
+                self._objects,
+                self._staging,
+                f"{self.root}/snapshots",
+                f"{self.root}/runs",
+            ):
                 os.makedirs(path, mode=0o700, exist_ok=True)
 
     def path(self, digest: bytes) -> str:
@@ -48,12 +54,16 @@ class Objects:
         except OSError as error:
             raise self.missing(digest, error) from error
         if blake2b(data, digest_size=16).digest() != digest:
-            raise SnapshotMissing(snapshot=digest.hex(), root=self.root, why="it has other bytes than it names")
+            raise SnapshotMissing(
+                snapshot=digest.hex(), root=self.root, why="it has other bytes than it names"
+            )
         return data
 
     def missing(self, digest: bytes, error: OSError) -> SnapshotMissing:
         """What is said of a content that cannot be read."""
-        return SnapshotMissing(snapshot=digest.hex(), root=self.root, why=error.strerror or type(error).__name__)
+        return SnapshotMissing(
+            snapshot=digest.hex(), root=self.root, why=error.strerror or type(error).__name__
+        )
 
     @contextmanager
     def staging(self) -> Iterator["Staging"]:

@@ -76,7 +76,7 @@ class WorkingTree:
         self._there = wanted
 
     def scan(self) -> Scan:
-        """Read what was changed into the store. Raises `QuotaExceeded`, `WorkspaceFailed`; then it is to be made anew."""
+        """Read what was changed into the store. Raises `QuotaExceeded` and `WorkspaceFailed`, and is then spoilt."""
         there, self._there = self._there, None
         with failing(self._objects.root):
             now = self._clock()
@@ -140,7 +140,9 @@ class WorkingTree:
     def _prune(self, jail: Jail, gone: list[str], there: Manifest, wanted: Manifest) -> None:
         """Directories are there while files are in them, unless they are listed."""
         empty = {each for path in gone for each in above(path) if each != "/"}
-        empty |= there.directories | {each for path in there.directories for each in above(path) if each != "/"}
+        empty |= there.directories | {
+            each for path in there.directories for each in above(path) if each != "/"
+        }
         for path in sorted(empty, key=len, reverse=True):
             if path not in wanted.directories and not wanted.tree.below_directory(path):
                 jail.remove_directory(path)
@@ -148,10 +150,8 @@ class WorkingTree:
     def _put(self, jail: Jail, path: str, tree: Tree) -> None:
         file = tree.get(path)
         assert file is not None
-        if file.is_link:
-            found = jail.link(path, self._objects.read(file.digest))
-        else:
-            found = self._copy(jail, path, file)
+        is_link = file.is_link
+        found = jail.link(path, self._objects.read(file.digest)) if is_link else self._copy(jail, path, file)
         self._known[path] = _Known(_sign(found), file)
 
     def _copy(self, jail: Jail, path: str, file: File) -> os.stat_result:
@@ -226,7 +226,11 @@ class WorkingTree:
                     tree.put(path, None)
                     looked.pop(path, None)
                 except (OSError, PathRefused) as error:
-                    refused[path] = error.why if isinstance(error, PathRefused) else f"it cannot be read: {error.strerror}"
+                    refused[path] = (
+                        error.why
+                        if isinstance(error, PathRefused)
+                        else f"it cannot be read: {error.strerror}"
+                    )
                     tree.put(path, None)
                     looked.pop(path, None)
         self._known = looked
@@ -267,7 +271,11 @@ def _sign(found: os.stat_result) -> tuple[int, ...]:
 def _is_same(file: File | None, other: File | None) -> bool:
     if file is None or other is None:
         return file is other
-    return (file.digest, file.is_executable, file.is_link) == (other.digest, other.is_executable, other.is_link)
+    return (file.digest, file.is_executable, file.is_link) == (
+        other.digest,
+        other.is_executable,
+        other.is_link,
+    )
 
 
 def _copy_all(source: int, target: int, size: int) -> int:

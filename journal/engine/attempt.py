@@ -107,6 +107,8 @@ class Attempt:
         self.fatal: ControlFlow | None = None
         """The first control flow that was raised into the handler; no harness can swallow it for good."""
         self.is_over = False
+        self.ended: TurnStatus | None = None
+        """How the turn ended here; None: it did not."""
         self.deps: Any = None
         self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
         self.root = Scope(self, "", None)
@@ -287,6 +289,7 @@ class Attempt:
             diverged.__cause__ = raised
             await self._diverged(diverged)
             return
+        self.ended = status
         body = TurnFinished(status=status, output=output, error=error, cause=cause)
         if await self._append(body, Finish(self.turn_id, status), blob):
             self.runtime.turn_ended(self.holding.run, self.turn_id, raised)
@@ -313,6 +316,7 @@ class Attempt:
             recorded=None if recorded is None else values.encode(recorded),
             asked=None if asked is None else values.encode(asked),
             version=self.runtime.version,
+            v=2 if reason == "workspace" else 1,
         )
         # The detail of a divergence quotes inputs, which belong into no log line.
         self.log.error("turn blocked", reason=reason, detail=detail if recorded is None else None)
@@ -416,7 +420,7 @@ class Attempt:
             if record.type == DocumentEdited.TYPE:
                 await self.docs.add(record)
             elif record.type == FilesChanged.TYPE:
-                self.files.workspace.add(record)
+                await self.files.add(record)
             elif record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
         if self.history.cancel_requested is not None and self.stop is None:

@@ -65,6 +65,7 @@ from journal.engine.run_docs import RunDocs
 from journal.engine.run_files import RunFiles
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
+from journal.tools.directory import DirectoryWorkspace
 from journal.tools.documents import Document
 from journal.tools.model_retry import ModelRetry
 from journal.tools.policy import check_policies
@@ -123,7 +124,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
-        workspace: VirtualWorkspace | None = None,
+        workspace: VirtualWorkspace | DirectoryWorkspace | None = None,
     ) -> Agent[I, O]: ...
     @overload
     def agent(
@@ -135,7 +136,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
-        workspace: VirtualWorkspace | None = None,
+        workspace: VirtualWorkspace | DirectoryWorkspace | None = None,
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -147,7 +148,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
-        workspace: VirtualWorkspace | None = None,
+        workspace: VirtualWorkspace | DirectoryWorkspace | None = None,
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 

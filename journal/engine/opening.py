@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from journal.core.codec import seal
-from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType
+from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType, WorkspaceError
 from journal.core.ports import Block, Finish, Release
 from journal.core.records import TurnBlocked
 from journal.engine.attempt import Attempt
@@ -59,6 +59,15 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
             f"find out why (journal show {holding.run}), then journal retry {holding.run}"
         )
         await attempt.block("crash_loop", detail)
+        return None
+    try:
+        await attempt.files.open()
+    except WorkspaceError as error:
+        if not error.is_retriable:
+            await attempt.block("workspace", f"{error}; then journal retry {holding.run}")
+            return None
+        runtime.log.warning("turn left to others", run=holding.run, reason=error.reason)
+        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
         return None
     return attempt
 

@@ -91,6 +91,7 @@ class RunFiles:
 
     async def _limits(self, run_id: str) -> VirtualWorkspace | None:
         """None: its agent is not known here."""
+        # TODO
         agent = self._journal.agents.get((await self._journal.get(run_id)).agent)
         if agent is not None and not agent.has_files:
             raise InvalidOptions(

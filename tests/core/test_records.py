@@ -382,7 +382,9 @@ SAMPLES += [
 
 
 def golden() -> dict[str, bytes]:
-    lines = [json.loads(line) for file in (GOLDEN, SECOND, THIRD, FOURTH) for line in file.read_text().splitlines()]
+    lines = [
+        json.loads(line) for file in (GOLDEN, SECOND, THIRD, FOURTH) for line in file.read_text().splitlines()
+    ]
     return {line["name"]: bytes.fromhex(line["hex"]) for line in lines}
 
 

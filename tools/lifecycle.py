@@ -1,0 +1,215 @@
+"""What becomes of a run's directory workspace: active, paused, aborted, cleanup_pending, cleaned. All functions block.
+
+Each change is one small file, replaced whole under the run's lock, so that a process that dies leaves the state before
+or after. A key names what was asked for, for as long as the run is known here: asked again, it has the same answer.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from journal.core import values
+from journal.core.errors import (
+    CleanupPending,
+    IdempotencyConflict,
+    WorkspaceAborted,
+    WorkspaceExpired,
+    WorkspaceFailed,
+    WorkspaceNotFound,
+)
+from journal.core.records import Snapshot, TurnStatus
+from journal.tools.manifest import Manifest
+from journal.tools.objects import failing, write_whole
+from journal.tools.snapshots import Snapshots
+from journal.tools.working_tree import remove_tree
+
+WorkspaceState = Literal["active", "paused", "aborted", "cleanup_pending", "cleaned"]
+A = TypeVar("A")
+
+
+class WorkspaceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run's workspace stands."""
+
+    run_id: str
+    state: WorkspaceState
+    epoch: int = 0
+    """Of the claim that last took it up; 0: none did."""
+    ended: TurnStatus | None = None
+    """How the last turn ended; None: it has not, or there was none."""
+    snapshot: str | None = None
+    """The last one that is known here."""
+    began: float
+    since: float
+    """When it began, and when this was last written; seconds since the Unix epoch."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    asked: str
+    request: bytes
+    answer: bytes
+
+
+class Lifecycle:
+    """The workspaces of all runs under a root."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    def read(self, run: str) -> WorkspaceInfo | None:
+        """How it stands; None: it was never started here."""
+        return self._at(self._snapshots.run_directory(run))
+
+    def _at(self, directory: str) -> WorkspaceInfo | None:
+        try:
+            with failing(self._snapshots.root), open(f"{directory}/state", "rb") as file:
+                return msgspec.json.decode(file.read(), type=WorkspaceInfo)
+        except WorkspaceFailed as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        except msgspec.MsgspecError as error:
+            raise WorkspaceFailed(root=self._snapshots.root, why=f"{directory}/state is damaged") from error
+
+    def all(self) -> Iterator[WorkspaceInfo]:
+        """Of all runs, in no order."""
+        with failing(self._snapshots.root):
+            names = os.listdir(f"{self._snapshots.root}/runs")
+        for name in names:
+            if (info := self._at(f"{self._snapshots.root}/runs/{name}")) is not None:
+                yield info
+
+    @contextmanager
+    def locked(self, run: str) -> Iterator[None]:
+        """Keep all others from changing the state of the run."""
+        self._snapshots.prepare(run)
+        with failing(self._snapshots.root):
+            handle = os.open(
+                f"{self._snapshots.run_directory(run)}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+            try:
+                flock(handle, LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
+
+    def _write(self, info: WorkspaceInfo) -> WorkspaceInfo:
+        with failing(self._snapshots.root):
+            write_whole(f"{self._snapshots.run_directory(info.run_id)}/state", msgspec.json.encode(info))
+        return info
+
+    # Its holder --------------------------------------------------------------------------------------
+
+    def begin(self, run: str, epoch: int, named: Iterable[str]) -> WorkspaceInfo:
+        """Somebody takes it up, and knows of no snapshots but those `named`; what others left goes.
+
+        Raises `WorkspaceAborted`, `WorkspaceExpired`, `CleanupPending`.
+        """
+        wanted = set(named)
+        with self.locked(run):
+            info = self.read(run)
+            now = time.time()
+            if info is None or (info.state == "cleaned" and not wanted):
+                info = WorkspaceInfo(run_id=run, state="active", epoch=epoch, began=now, since=now)
+            self._check(info)
+            if info.epoch > epoch:
+                return info  # we are late: whatever we do will be refused at the log
+            self._snapshots.refer(run, wanted)
+            self._clear_trees(run, epoch)
+            return self._write(replace(info, state="active", epoch=epoch, ended=None, since=now))
+
+    def save(self, run: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
+        """Make a snapshot, if the workspace is in use. Raises as `begin` does."""
+        info = self.read(run)
+        if info is None:
+            raise WorkspaceNotFound(run_id=run)
+        self._check(info)
+        return self._snapshots.save(run, manifest, contents)
+
+    def end(self, run: str, epoch: int, ended: TurnStatus | None, snapshot: str | None) -> None:
+        """Its holder is done with it, for now."""
+        with self.locked(run):
+            info = self.read(run)
+            if info is None or info.epoch != epoch:
+                return  # somebody else has taken it up
+            if info.state == "cleanup_pending":
+                self._clean(info)
+            elif info.state == "active":
+                self._write(replace(info, state="paused", ended=ended, snapshot=snapshot, since=time.time()))
+
+    def _check(self, info: WorkspaceInfo) -> None:
+        match info.state:
+            case "aborted":
+                raise WorkspaceAborted(run_id=info.run_id)
+            case "cleaned":
+                raise WorkspaceExpired(run_id=info.run_id)
+            case "cleanup_pending":
+                raise CleanupPending(run_id=info.run_id)
+
+    def _clear_trees(self, run: str, epoch: int) -> None:
+        """Directories of holders before. One of them may be a zombie's, who will notice that it is gone."""
+        trees = f"{self._snapshots.run_directory(run)}/trees"
+        for name in os.listdir(trees):
+            number = name.partition("-")[0]
+            if not number.isdigit() or int(number) < epoch:
+                remove_tree(f"{trees}/{name}")
+
+    # Whoever asks ------------------------------------------------------------------------------------
+
+    def abort(self, run: str) -> WorkspaceInfo:
+        """Nothing more is done in it. Raises `WorkspaceNotFound`, and what `begin` does but for `WorkspaceAborted`."""
+        info = self._found(run)
+        if info.state != "aborted":
+            self._check(info)
+            info = self._write(replace(info, state="aborted", since=time.time()))
+        return info
+
+    def cleanup(self, run: str) -> WorkspaceInfo:
+        """Let its files go. Raises `CleanupPending` while a holder may be at work; asked again it goes ahead."""
+        info = self._found(run)
+        if info.state == "active":
+            self._write(replace(info, state="cleanup_pending", since=time.time()))
+            raise CleanupPending(run_id=run)
+        return info if info.state == "cleaned" else self._clean(info)
+
+    def _clean(self, info: WorkspaceInfo) -> WorkspaceInfo:
+        directory = self._snapshots.run_directory(info.run_id)
+        # First that it is under way, last that it is done: whoever dies in between leaves it to the next.
+        info = self._write(replace(info, state="cleanup_pending"))
+        with failing(self._snapshots.root):
+            for name in os.listdir(f"{directory}/trees"):
+                remove_tree(f"{directory}/trees/{name}")
+            for name in os.listdir(f"{directory}/refs"):
+                os.unlink(f"{directory}/refs/{name}")
+        return self._write(replace(info, state="cleaned", snapshot=None, since=time.time()))
+
+    def _found(self, run: str) -> WorkspaceInfo:
+        if (info := self.read(run)) is None:
+            raise WorkspaceNotFound(run_id=run)
+        return info
+
+    def keyed(
+        self, run: str, key: str, asked: str, request: bytes, act: Callable[[], A], type_: type[A]
+    ) -> A:
+        """The answer to what is asked under `key`, now or before. Raises `IdempotencyConflict`, and as `act` does."""
+        directory = self._snapshots.run_directory(run)
+        path = f"{directory}/keys/{values.digest(key.encode()).hex()}"
+        if not os.path.isdir(directory) and asked != "start":
+            raise WorkspaceNotFound(run_id=run)
+        with self.locked(run):
+            with failing(self._snapshots.root):
+                if os.path.exists(path):
+                    with open(path, "rb") as file:
+                        before = msgspec.json.decode(file.read(), type=_Answer)
+                    if (before.asked, before.request) != (asked, request):
+                        raise IdempotencyConflict(run_id=run, key=key, before=before.asked)
+                    return msgspec.json.decode(before.answer, type=type_)
+            answer = act()
+            with failing(self._snapshots.root):
+                write_whole(path, msgspec.json.encode(_Answer(asked, request, msgspec.json.encode(answer))))
+            return answer
