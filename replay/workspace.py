@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record
-from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, Snapshot, TurnRetried
+from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, RunCreated, Snapshot, TurnRetried
 from journal.replay.versions import insert, set_aside, without
 
 _HAS_FILES = b"\xa5files"
@@ -158,6 +158,8 @@ class Workspace:
         self._versions: dict[str, list[_FileVersion]] = {}
         """Everything that counted, oldest first, by path."""
         self._snapshots: list[_SnapshotVersion] = []
+        self.nonce = b""
+        """Of the run."""
         self.named: set[str] = set()
         """All snapshots that any record names, whether they count or not."""
 
@@ -198,6 +200,10 @@ class Workspace:
             self.apply(body.changes, record.seq)
         elif record.type == TurnRetried.TYPE:
             self._set_aside(set_aside(record))
+        elif record.type == RunCreated.TYPE:
+            body = open_record(record)
+            assert isinstance(body, RunCreated)
+            self.nonce = body.nonce
 
     def apply(self, changes: Iterable[FileChange], seq: int) -> None:
         """Let `changes` of record `seq` count."""

@@ -55,10 +55,15 @@ class DirectoryWorkspace:
 
     async def inspect(self, run_id: str) -> WorkspaceInfo:
         """How the run's workspace stands. Raises `WorkspaceNotFound`, `WorkspaceFailed`."""
-        info = await asyncio.to_thread(self.lifecycle.read, check_id(run_id, "run id"))
-        if info is None:
-            raise WorkspaceNotFound(run_id=run_id)
-        return info
+        run = check_id(run_id, "run id")
+
+        def look() -> WorkspaceInfo:
+            info = self.lifecycle.read(self.lifecycle.find(run))
+            if info is None:
+                raise WorkspaceNotFound(run_id=run)
+            return info
+
+        return await asyncio.to_thread(look)
 
     async def abort(self, run_id: str, *, key: str) -> WorkspaceInfo:
         """Nothing more is kept of what is done in it: a holder's changes are rejected, the next turn is blocked.
@@ -79,9 +84,12 @@ class DirectoryWorkspace:
     async def _keyed(self, run_id: str, key: str, asked: str) -> WorkspaceInfo:
         run = check_id(run_id, "run id")
         act = self.lifecycle.abort if asked == "abort" else self.lifecycle.cleanup
-        return await asyncio.to_thread(
-            self.lifecycle.keyed, run, key, asked, b"", lambda: act(run), WorkspaceInfo
-        )
+
+        def ask() -> WorkspaceInfo:
+            place = self.lifecycle.find(run)
+            return self.lifecycle.keyed(run, place, key, asked, b"", lambda: act(place), WorkspaceInfo)
+
+        return await asyncio.to_thread(ask)
 
     def __repr__(self) -> str:
         return f"DirectoryWorkspace({self.root!r})"

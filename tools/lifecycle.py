@@ -61,86 +61,88 @@ class Lifecycle:
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    def read(self, run: str) -> WorkspaceInfo | None:
-        """How it stands; None: it was never started here."""
-        return self._at(self._snapshots.run_directory(run))
-
-    def _at(self, directory: str) -> WorkspaceInfo | None:
+    def find(self, run: str) -> str:
+        """The place of the run of that id; of several, the one that was at work last. Raises `WorkspaceNotFound`."""
+        places = self._snapshots.places_of(run)
         try:
-            with failing(self._snapshots.root), open(f"{directory}/state", "rb") as file:
+            names = os.listdir(places)
+        except FileNotFoundError:
+            names = []
+        known = [(info.since, place) for name in names if (info := self.read(place := f"{places}/{name}"))]
+        if not known:
+            raise WorkspaceNotFound(run_id=run)
+        return max(known)[1]
+
+    def read(self, place: str) -> WorkspaceInfo | None:
+        """How it stands; None: it was never started here."""
+        try:
+            with failing(self._snapshots.root), open(f"{place}/state", "rb") as file:
                 return msgspec.json.decode(file.read(), type=WorkspaceInfo)
         except WorkspaceFailed as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
         except msgspec.MsgspecError as error:
-            raise WorkspaceFailed(root=self._snapshots.root, why=f"{directory}/state is damaged") from error
-
-    def all(self) -> Iterator[WorkspaceInfo]:
-        """Of all runs, in no order."""
-        with failing(self._snapshots.root):
-            names = os.listdir(f"{self._snapshots.root}/runs")
-        for name in names:
-            if (info := self._at(f"{self._snapshots.root}/runs/{name}")) is not None:
-                yield info
+            raise WorkspaceFailed(root=self._snapshots.root, why=f"{place}/state is damaged") from error
 
     @contextmanager
-    def locked(self, run: str) -> Iterator[None]:
+    def locked(self, place: str) -> Iterator[None]:
         """Keep all others from changing the state of the run."""
-        self._snapshots.prepare(run)
+        self._snapshots.prepare(place)
         with failing(self._snapshots.root):
-            handle = os.open(
-                f"{self._snapshots.run_directory(run)}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+            handle = os.open(f"{place}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 flock(handle, LOCK_EX)
                 yield
             finally:
                 os.close(handle)
 
-    def _write(self, info: WorkspaceInfo) -> WorkspaceInfo:
+    def _write(self, place: str, info: WorkspaceInfo) -> WorkspaceInfo:
         with failing(self._snapshots.root):
-            write_whole(f"{self._snapshots.run_directory(info.run_id)}/state", msgspec.json.encode(info))
+            write_whole(f"{place}/state", msgspec.json.encode(info))
         return info
 
     # Its holder --------------------------------------------------------------------------------------
 
-    def begin(self, run: str, epoch: int, named: Iterable[str]) -> WorkspaceInfo:
+    def begin(self, run: str, place: str, epoch: int, named: Iterable[str]) -> WorkspaceInfo:
         """Somebody takes it up, and knows of no snapshots but those `named`; what others left goes.
 
         Raises `WorkspaceAborted`, `WorkspaceExpired`, `CleanupPending`.
         """
         wanted = set(named)
-        with self.locked(run):
-            info = self.read(run)
+        with self.locked(place):
+            info = self.read(place)
             now = time.time()
             if info is None or (info.state == "cleaned" and not wanted):
                 info = WorkspaceInfo(run_id=run, state="active", epoch=epoch, began=now, since=now)
             self._check(info)
             if info.epoch > epoch:
                 return info  # we are late: whatever we do will be refused at the log
-            self._snapshots.refer(run, wanted)
-            self._clear_trees(run, epoch)
-            return self._write(replace(info, state="active", epoch=epoch, ended=None, since=now))
+            self._snapshots.refer(place, wanted)
+            self._clear_trees(place, epoch)
+            return self._write(place, replace(info, state="active", epoch=epoch, ended=None, since=now))
 
-    def save(self, run: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
-        """Make a snapshot, if the workspace is in use. Raises as `begin` does."""
-        info = self.read(run)
-        if info is None:
-            raise WorkspaceNotFound(run_id=run)
-        self._check(info)
-        return self._snapshots.save(run, manifest, contents)
+    def save(self, place: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
+        """Make a snapshot, unless the workspace was given up. Raises as `begin` does."""
+        info = self.read(place)
+        if info is None:  # no turn has begun yet
+            self._snapshots.prepare(place)
+        else:
+            self._check(info)
+        return self._snapshots.save(place, manifest, contents)
 
-    def end(self, run: str, epoch: int, ended: TurnStatus | None, snapshot: str | None) -> None:
+    def end(self, place: str, epoch: int, ended: TurnStatus | None, snapshot: str | None) -> None:
         """Its holder is done with it, for now."""
-        with self.locked(run):
-            info = self.read(run)
+        with self.locked(place):
+            info = self.read(place)
             if info is None or info.epoch != epoch:
                 return  # somebody else has taken it up
             if info.state == "cleanup_pending":
-                self._clean(info)
+                self._clean(place, info)
             elif info.state == "active":
-                self._write(replace(info, state="paused", ended=ended, snapshot=snapshot, since=time.time()))
+                self._write(
+                    place, replace(info, state="paused", ended=ended, snapshot=snapshot, since=time.time())
+                )
 
     def _check(self, info: WorkspaceInfo) -> None:
         match info.state:
@@ -151,9 +153,9 @@ class Lifecycle:
             case "cleanup_pending":
                 raise CleanupPending(run_id=info.run_id)
 
-    def _clear_trees(self, run: str, epoch: int) -> None:
+    def _clear_trees(self, place: str, epoch: int) -> None:
         """Directories of holders before. One of them may be a zombie's, who will notice that it is gone."""
-        trees = f"{self._snapshots.run_directory(run)}/trees"
+        trees = f"{place}/trees"
         for name in os.listdir(trees):
             number = name.partition("-")[0]
             if not number.isdigit() or int(number) < epoch:
@@ -161,47 +163,43 @@ class Lifecycle:
 
     # Whoever asks ------------------------------------------------------------------------------------
 
-    def abort(self, run: str) -> WorkspaceInfo:
-        """Nothing more is done in it. Raises `WorkspaceNotFound`, and what `begin` does but for `WorkspaceAborted`."""
-        info = self._found(run)
+    def abort(self, place: str) -> WorkspaceInfo:
+        """Nothing more is done in it. Raises what `begin` does but for `WorkspaceAborted`."""
+        info = self._found(place)
         if info.state != "aborted":
             self._check(info)
-            info = self._write(replace(info, state="aborted", since=time.time()))
+            info = self._write(place, replace(info, state="aborted", since=time.time()))
         return info
 
-    def cleanup(self, run: str) -> WorkspaceInfo:
+    def cleanup(self, place: str) -> WorkspaceInfo:
         """Let its files go. Raises `CleanupPending` while a holder may be at work; asked again it goes ahead."""
-        info = self._found(run)
+        info = self._found(place)
         if info.state == "active":
-            self._write(replace(info, state="cleanup_pending", since=time.time()))
-            raise CleanupPending(run_id=run)
-        return info if info.state == "cleaned" else self._clean(info)
+            self._write(place, replace(info, state="cleanup_pending", since=time.time()))
+            raise CleanupPending(run_id=info.run_id)
+        return info if info.state == "cleaned" else self._clean(place, info)
 
-    def _clean(self, info: WorkspaceInfo) -> WorkspaceInfo:
-        directory = self._snapshots.run_directory(info.run_id)
+    def _clean(self, place: str, info: WorkspaceInfo) -> WorkspaceInfo:
         # First that it is under way, last that it is done: whoever dies in between leaves it to the next.
-        info = self._write(replace(info, state="cleanup_pending"))
+        info = self._write(place, replace(info, state="cleanup_pending"))
         with failing(self._snapshots.root):
-            for name in os.listdir(f"{directory}/trees"):
-                remove_tree(f"{directory}/trees/{name}")
-            for name in os.listdir(f"{directory}/refs"):
-                os.unlink(f"{directory}/refs/{name}")
-        return self._write(replace(info, state="cleaned", snapshot=None, since=time.time()))
+            for name in os.listdir(f"{place}/trees"):
+                remove_tree(f"{place}/trees/{name}")
+            for name in os.listdir(f"{place}/refs"):
+                os.unlink(f"{place}/refs/{name}")
+        return self._write(place, replace(info, state="cleaned", snapshot=None, since=time.time()))
 
-    def _found(self, run: str) -> WorkspaceInfo:
-        if (info := self.read(run)) is None:
-            raise WorkspaceNotFound(run_id=run)
+    def _found(self, place: str) -> WorkspaceInfo:
+        info = self.read(place)
+        assert info is not None
         return info
 
     def keyed(
-        self, run: str, key: str, asked: str, request: bytes, act: Callable[[], A], type_: type[A]
+        self, run: str, place: str, key: str, asked: str, request: bytes, act: Callable[[], A], type_: type[A]
     ) -> A:
         """The answer to what is asked under `key`, now or before. Raises `IdempotencyConflict`, and as `act` does."""
-        directory = self._snapshots.run_directory(run)
-        path = f"{directory}/keys/{values.digest(key.encode()).hex()}"
-        if not os.path.isdir(directory) and asked != "start":
-            raise WorkspaceNotFound(run_id=run)
-        with self.locked(run):
+        path = f"{place}/keys/{values.digest(key.encode()).hex()}"
+        with self.locked(place):
             with failing(self._snapshots.root):
                 if os.path.exists(path):
                     with open(path, "rb") as file:

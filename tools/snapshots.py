@@ -5,7 +5,7 @@ orphan, which the next holder of the run lets go. All methods block.
 
     root/objects/ab/cdef…     contents by digest, shared by all runs
     root/snapshots/<id>       lists of files (`manifest.py`)
-    root/runs/<digest>/       a run: state, keys/, refs/<snapshot>, trees/<epoch>-<chance>/
+    root/runs/<digest>/<nonce>/   a run: state, keys/, refs/<snapshot>, trees/<epoch>-<chance>/
 """
 
 import os
@@ -25,18 +25,22 @@ class Snapshots:
         self.root = root
         self.objects = Objects(root)
 
-    def run_directory(self, run: str) -> str:
-        """Where the run's own things are: named by digest, since ids may hold anything."""
+    def place_of(self, run: str, nonce: bytes) -> str:
+        """Where the run's own things are. Runs of one id in other stores and namespaces have other nonces."""
+        return f"{self.places_of(run)}/{nonce.hex() or 'none'}"
+
+    def places_of(self, run: str) -> str:
+        """Where those of all runs with that id are; named by digest, since ids may hold anything."""
         return f"{self.root}/runs/{values.digest(run.encode()).hex()}"
 
-    def prepare(self, run: str) -> None:
+    def prepare(self, place: str) -> None:
         """Make the directories of the root and of the run. Raises `WorkspaceFailed`."""
         self.objects.prepare()
         with failing(self.root):
             for name in ("refs", "keys", "trees"):
-                os.makedirs(f"{self.run_directory(run)}/{name}", mode=0o700, exist_ok=True)
+                os.makedirs(f"{place}/{name}", mode=0o700, exist_ok=True)
 
-    def save(self, run: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
+    def save(self, place: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
         """Make a snapshot durable; `contents` are those that may not be in the store yet. Raises `WorkspaceFailed`."""
         data = manifest.encode()
         name = values.digest(data).hex()
@@ -48,7 +52,7 @@ class Snapshots:
             path = self._path(name)
             if not os.path.exists(path):
                 write_whole(path, data)
-            self._refer(run, name)
+            self._refer(place, name)
         tree = manifest.tree
         return Snapshot(id=name, files=tree.count, size=tree.size, root=self.root)
 
@@ -65,18 +69,18 @@ class Snapshots:
             raise SnapshotMissing(snapshot=snapshot, root=self.root, why=error.strerror or "") from error
         return decode_manifest(data, snapshot, self.root)
 
-    def refer(self, run: str, named: Iterable[str]) -> list[str]:
+    def refer(self, place: str, named: Iterable[str]) -> list[str]:
         """Let the run refer to the snapshots that its log names, and to no others; those are the orphans it had.
 
         What is not there is left out: it may be named by what was set aside long ago.
         """
         with self.objects.locked(), failing(self.root):
             wanted = set(named)
-            directory = f"{self.run_directory(run)}/refs"
+            directory = f"{place}/refs"
             there = set(os.listdir(directory))
             for name in wanted - there:
                 if os.path.exists(self._path(name)):
-                    self._refer(run, name)
+                    self._refer(place, name)
             orphans = sorted(there - wanted)
             for name in orphans:
                 os.unlink(f"{directory}/{name}")
@@ -85,8 +89,8 @@ class Snapshots:
     def _path(self, snapshot: str) -> str:
         return f"{self.root}/snapshots/{snapshot}"
 
-    def _refer(self, run: str, snapshot: str) -> None:
-        directory = f"{self.run_directory(run)}/refs"
+    def _refer(self, place: str, snapshot: str) -> None:
+        directory = f"{place}/refs"
         path = f"{directory}/{snapshot}"
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -11,15 +11,19 @@ import click
 
 from journal.core.errors import (
     BundleError,
+    FileMissing,
     JournalError,
     LogError,
     RunGone,
     RunNotFound,
+    SnapshotMissing,
     TurnBlocked,
     TurnCancelled,
     TurnFailed,
     TurnNotFound,
     UsageError,
+    WorkspaceError,
+    WorkspaceFailed,
     WorldError,
 )
 from journal.core.ports import RunStatus
@@ -41,6 +45,10 @@ _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (TurnFailed, FAILED),
     (TurnBlocked, BLOCKED),
     (TurnCancelled, CANCELLED),
+    (FileMissing, NOT_FOUND),
+    (SnapshotMissing, WORLD),
+    (WorkspaceFailed, WORLD),
+    (WorkspaceError, USAGE),
     (WorldError, WORLD),
     (LogError, WORLD),
     (BundleError, WORLD),

@@ -7,7 +7,7 @@ interrupted, leaves a directory that is made anew. Next: `files.py` (what a call
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -64,6 +64,7 @@ class AttemptDirectory:
     def __init__(self, attempt: "Attempt", workspace: "DirectoryWorkspace") -> None:
         self._attempt = attempt
         self.run = attempt.holding.run
+        self.place = workspace.snapshots.place_of(self.run, attempt.nonce)
         self.workspace = workspace
         self.snapshots = workspace.snapshots
         self.manifest = Manifest()
@@ -84,11 +85,11 @@ class AttemptDirectory:
         place = f"{epoch:012d}-{os.urandom(4).hex()}"
 
         def take_up() -> Manifest:
-            self.workspace.lifecycle.begin(run, epoch, named)
+            self.workspace.lifecycle.begin(run, self.place, epoch, named)
             return Manifest() if last is None else self.snapshots.load(last.id)
 
         self._hold(await outlasted(take_up), last)
-        directory = f"{self.snapshots.run_directory(run)}/trees/{place}"
+        directory = f"{self.place}/trees/{place}"
         self._working = WorkingTree(self.snapshots.objects, directory, self.workspace.quotas)
         self._is_open = True
 
@@ -96,13 +97,13 @@ class AttemptDirectory:
         """Let the directory go; `ended` says how the turn did. What fails here is a matter for later cleaning."""
         if not self._is_open:
             return
-        working, run = self._working, self.run
+        working = self._working
         epoch, snapshot = self._attempt.holding.claim.epoch, self.snapshot
 
         def let_go() -> None:
             if working is not None:
                 working.remove()
-            self.workspace.lifecycle.end(run, epoch, ended, snapshot)
+            self.workspace.lifecycle.end(self.place, epoch, ended, snapshot)
 
         try:
             await outlasted(let_go)
@@ -188,6 +189,10 @@ class AttemptDirectory:
         )
         return tuple(rejected), combined if is_changed else None
 
+    def save(self, manifest: Manifest, contents: Iterable[bytes]) -> Snapshot:
+        """Make a snapshot durable. Blocks. Raises `WorkspaceError`."""
+        return self.workspace.lifecycle.save(self.place, manifest, contents)
+
     def known(self, snapshot: Snapshot) -> Manifest | None:
         """The files of a snapshot that was made ready, if they are there."""
         return self._known.get(snapshot.id)
@@ -248,9 +253,7 @@ class CallChanges:
         if manifest is None:
             return rejected, None
         try:
-            snapshot = self._directory.workspace.lifecycle.save(
-                self._directory.run, manifest, self._contents.values()
-            )
+            snapshot = self._directory.save(manifest, self._contents.values())
         except WorkspaceError as error:
             lost = (
                 FileChange(path=c.path, base=c.base, rejected=str(error))

@@ -2,14 +2,25 @@
 
 import asyncio
 import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from journal import DirectoryWorkspace, Journal, Turn, TurnFailed, io, tool
+from journal import DirectoryWorkspace, Journal, Turn, TurnBlocked, TurnFailed, VirtualWorkspace, io, tool
 from journal.core.codec import open_record
+from journal.core.errors import PathRefused, QuotaExceeded
 from journal.core.records import CallOutcome, FileChange
+from journal.tools.exec import HostCommands
+from journal.tools.manifest import Manifest
+from journal.tools.snapshots import Snapshots
+from journal.tools.working_tree import WorkingTree
+from journal.tools.workspace import Quotas
 
 pytestmark = pytest.mark.anyio
 
@@ -78,4 +89,299 @@ async def test_calls_see_what_programs_wrote_and_the_other_way_round(tmp_path: P
         assert [(s.files, s.size) for s in named if s is not None] == [(1, 3), (2, 6), (2, 6), (3, 11)]
     info = await workspace.inspect("r")
     assert (info.state, info.ended, info.snapshot) == ("paused", "succeeded", named[-1] and named[-1].id)
-    assert os.listdir(Path(workspace.snapshots.run_directory("r"), "trees")) == []
+    assert os.listdir(Path(workspace.lifecycle.find("r"), "trees")) == []
+
+
+async def test_commands_run_in_the_directory_and_their_changes_are_in_the_snapshot(tmp_path: Path) -> None:
+    """Links are kept as they are, and never followed; empty directories are kept."""
+    run = HostCommands(cwd="workspace", allow=["sh", "git"]).tool()
+    journal = Journal(f"sqlite:{tmp_path / 'j.db'}")
+    inside = "printf new > made/b; cat a; rm c; ln -s /etc/passwd out; ln -s nowhere made/gone; mkdir -p e/f; >$HOME/h"
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        for path in ("/a", "/c", "/made/x"):
+            await turn.tool(write, path, path)
+        result = (await turn.tool(run, ["sh", "-c", inside])).value
+        assert (await turn.tool(run, ["sh", "-c", "exit 3"])).value.returncode == 3
+        if turn.attempt == 1:
+            raise Again
+        listed = (await turn.tool(run, ["sh", "-c", "ls -A . made e; readlink out"])).value.stdout
+        for path in ("/out", "/made/gone", "/out/x"):
+            assert "symbolic link" in (await turn.tool(read, path)).text or path == "/out/x"
+            assert "refused" in (await turn.tool(write, path, "x")).text
+        return [result.stdout, listed.split(), (await turn.tool(read, "/made/b")).value]
+
+    async with journal:
+        with pytest.raises(TurnFailed):
+            await work.run(None, run_id="r")
+        stdout, listed, text = await (await journal.retry("r")).settle(20, serve=True)
+        assert (stdout, text) == ("/a", "new")
+        assert listed == [".:", "a", "e", "made", "out", "e:", "f", "made:", "b", "gone", "x", "/etc/passwd"]
+        assert await journal.files.glob("r") == ["/a", "/made/b", "/made/gone", "/made/x", "/out"]
+        with pytest.raises(PathRefused, match="symbolic link"):
+            await journal.files.read("r", "/out")
+
+
+async def test_what_is_no_file_is_left_out_and_told(tmp_path: Path) -> None:
+    """Pipes, sockets, devices, names that are no text; the directory is without them from then on."""
+    journal = Journal("memory:")
+
+    @tool(replay="safe")
+    async def make() -> None:
+        async with io.files.directory() as directory:
+            os.mkfifo(f"{directory.path}/pipe")
+            with socket.socket(socket.AF_UNIX) as unix:
+                handle = os.open(directory.path, os.O_RDONLY)
+                unix.bind(f"/proc/self/fd/{handle}/socket")  # a socket's own path is a short one
+                os.close(handle)
+            if os.geteuid() == 0:
+                os.mknod(f"{directory.path}/zero", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+            Path(os.fsdecode(b"%s/\xff" % directory.path.encode())).write_text("x")
+            Path(directory.path, "kept").write_text("x")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        result = await turn.tool(make)
+        assert "/pipe: it is a pipe" in result.text
+        return [list(result.rejected), (await turn.tool(build, "b", "x")).value]
+
+    async with journal:
+        rejected, there = await work.run(None, run_id="r")
+    expected = {"/pipe", "/socket", "/?"} | ({"/zero"} if os.geteuid() == 0 else set())
+    assert set(rejected) == expected
+    assert there == ["kept"]
+
+
+async def test_a_hard_link_out_of_the_directory_is_not_written_through(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+
+    @tool(replay="safe")
+    async def link() -> None:
+        async with io.files.directory() as directory:
+            os.link(outside, f"{directory.path}/in")
+
+    journal = Journal("memory:")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        await turn.tool(link)
+        await turn.tool(write, "/in", "changed")
+        return (await turn.tool(build, "b", "x")).value
+
+    async with journal:
+        assert await work.run(None, run_id="r") == ["in"]
+        assert await journal.files.read("r", "/in") == b"changed"
+    assert outside.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("quota", "options", "fits", "limit", "actual"),
+    [
+        ("max_file_bytes", {"max_file_bytes": 3}, "xyz", 3, 4),
+        ("max_bytes", {"max_bytes": 4}, "xyz", 4, 5),
+        ("max_files", {"max_files": 2}, "xyz", 2, 3),
+    ],
+)
+async def test_quotas_of_what_programs_write(
+    tmp_path: Path, quota: str, options: dict[str, int], fits: str, limit: int, actual: int
+) -> None:
+    """At the limit it is kept; one more and nothing is, neither in the log nor in the store of contents."""
+    workspace = DirectoryWorkspace(tmp_path / "root", **options)
+    journal = Journal("memory:")
+
+    @tool(replay="safe")
+    async def make(files: dict[str, str]) -> list[Any]:
+        try:
+            async with io.files.directory() as directory:
+                for name, text in files.items():
+                    Path(directory.path, name).write_text(text)
+        except QuotaExceeded as error:
+            return [error.quota, error.limit, error.actual, error.reason]
+        return []
+
+    @journal.agent(workspace=workspace)
+    async def work(turn: Turn, _: None) -> list[Any]:
+        more = {"max_files": {"c": ""}, "max_bytes": {"b": "22"}, "max_file_bytes": {"a": "1234"}}[quota]
+        fitting = (await turn.tool(make, {"a": fits, "b": "1" if quota != "max_file_bytes" else ""})).value
+        return [fitting, (await turn.tool(make, more)).value, (await turn.tool(make, {})).value]
+
+    async with journal:
+        assert await work.run(None, run_id="r") == [[], [quota, limit, actual, "quota_exceeded"], []]
+        assert await journal.files.glob("r") == ["/a", "/b"]
+        assert await journal.files.read("r", "/a") == b"xyz"
+    assert len([1 for place, _, names in os.walk(tmp_path / "root" / "objects") for _ in names]) == 2
+    assert os.listdir(tmp_path / "root" / "staging") == []
+
+
+async def test_only_what_changed_is_read(tmp_path: Path) -> None:
+    """And what is read is what changed, within a tick of the file system's clock and with its times set back too."""
+    snapshots = Snapshots(str(tmp_path / "root"))
+    snapshots.prepare(snapshots.place_of("r", b""))
+    working = WorkingTree(snapshots.objects, f"{snapshots.place_of('r', b'')}/trees/1-a", Quotas())
+    working.bring(Manifest())
+    for number in range(50):
+        Path(working.path, str(number)).write_text(f"{number:04}")
+    before = working.scan()
+    assert before.read == 50
+    working.bring(before.manifest)
+    while working.scan().read:  # those written within the tick of the first look, and no others
+        working.bring(before.manifest)
+    for turn in range(20):
+        path = Path(working.path, "7")
+        found = path.stat()
+        path.write_text(f"x{turn:03}")  # as long as before
+        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+        after = working.scan()
+        assert after.read <= 1
+        file = after.manifest.tree.get("/7")
+        assert file is not None
+        assert snapshots.objects.read(file.digest) == b"x%03d" % turn
+        working.bring(after.manifest)
+
+
+async def test_a_call_that_has_the_directory_is_waited_for(tmp_path: Path) -> None:
+    inside, at_work = [], []
+
+    @tool(replay="safe")
+    async def alone(name: str) -> None:
+        async with io.files.directory() as directory:
+            at_work.append(name)
+            inside.append(len(at_work))
+            await asyncio.sleep(0.01)
+            Path(directory.path, name).write_text(name)
+            at_work.remove(name)
+
+    journal = Journal("memory:")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> None:
+        calls = [turn.tool(alone, f"a{n}") for n in range(4)] + [
+            turn.tool(write, f"/w{n}", "w") for n in range(4)
+        ]
+        for result in await asyncio.gather(*calls):
+            result.value  # noqa: B018 - raises what went wrong
+
+    async with journal:
+        await work.run(None, run_id="r")
+        assert await journal.files.glob("r") == sorted(
+            [f"/a{n}" for n in range(4)] + [f"/w{n}" for n in range(4)]
+        )
+    assert inside == [1, 1, 1, 1]
+
+
+async def test_the_application_changes_files_while_a_call_has_the_directory(
+    world_url: str, tmp_path: Path
+) -> None:
+    """What both changed is the application's, and the call is told; the rest is kept of both."""
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    @tool(replay="safe")
+    async def slow() -> None:
+        async with io.files.directory() as directory:
+            Path(directory.path, "both").write_text("call")
+            Path(directory.path, "call").write_text("call")
+            inside.set()
+            await go.wait()
+
+    journal = Journal(world_url)
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        result = await turn.tool(slow)
+        return [list(result.rejected), (await turn.tool(build, "b", "x")).value]
+
+    async with journal:
+        await work.submit(None, run_id="r")
+        await journal.files.write("r", "/first", "x")
+        running = asyncio.create_task(work.run(None, run_id="r"))
+        await inside.wait()
+        await journal.files.write("r", "/both", "application", is_executable=True)
+        await journal.files.write("r", "/application", "application")
+        await journal.files.delete("r", "/first")
+        go.set()
+        assert await running == [["/both"], ["application", "both", "call"]]
+        assert await journal.files.read("r", "/both") == b"application"
+
+
+async def test_forks_and_the_command_line_go_by_the_log(tmp_path: Path) -> None:
+    """Each call's snapshot is named by its record; a fork has its own reference, and outlives its origin."""
+    url = f"sqlite:{tmp_path / 'j.db'}"
+    workspace = DirectoryWorkspace(tmp_path / "root")
+    journal = Journal(url)
+
+    @journal.agent(workspace=workspace)
+    async def work(turn: Turn, _: None) -> Any:
+        await turn.tool(write, "/a", "a" * 10_000)
+        await turn.tool(build, "b", "b")
+        return (await turn.tool(build, "c", "c")).value
+
+    async with journal:
+        await work.run(None, run_id="r")
+        forked = await journal.fork("r", at=2, new_id="f")
+        assert await journal.files.glob("f") == ["/a"]
+        assert await forked.settle(20, serve=True) == ["a", "b"]
+        await journal.files.delete("f", "/a")
+        assert await journal.files.glob("r") == ["/a", "/b", "/c"]
+        await journal.export("r", tmp_path / "r.jsonl")
+        await workspace.cleanup("r", key="k")
+        assert await journal.files.read("f", "/b") == b"b"
+
+    def files(*arguments: str, code: int = 0) -> bytes:
+        command = [sys.executable, "-m", "journal.cli", "files", *arguments, "--world", url]
+        done = subprocess.run(command, capture_output=True, check=False)
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    for name in ("r", str(tmp_path / "r.jsonl")):
+        assert [line.split()[-1] for line in (await asyncio.to_thread(files, name)).splitlines()] == [
+            b"/a",
+            b"/b",
+            b"/c",
+        ]
+        listed = await asyncio.to_thread(files, name, "--at", "2")
+        assert listed.split() == [b"10,000", b"/a"]
+        assert await asyncio.to_thread(files, name, "/b") == b"b"
+    (tmp_path / "root").rename(tmp_path / "elsewhere")
+    assert b"cannot be read" in await asyncio.to_thread(lambda: files("r", code=6))
+    assert await asyncio.to_thread(files, "r", "/b", "--root", str(tmp_path / "elsewhere")) == b"b"
+
+
+async def test_a_snapshot_that_is_not_there_blocks_the_turn_until_it_is(tmp_path: Path) -> None:
+    journal = Journal("memory:")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        await turn.tool(write, f"/{turn.id}", "x")
+        return (await turn.tool(build, f"b{turn.id}", "x")).value
+
+    async with journal:
+        await work.run(None, run_id="r", key="1")
+        (tmp_path / "root").rename(tmp_path / "away")
+        with pytest.raises(TurnBlocked, match="cannot be read under") as caught:
+            await work.run(None, run_id="r", key="2")
+        assert caught.value.reason == "workspace"
+        shutil.rmtree(tmp_path / "root")
+        (tmp_path / "away").rename(tmp_path / "root")
+        handle = await journal.retry("r", turn_id="2")
+        assert await handle.settle(20, serve=True) == ["1", "2", "b1"]
+
+
+async def test_an_agent_that_changes_its_kind_of_workspace_is_told(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'j.db'}"
+    kinds = (VirtualWorkspace(), DirectoryWorkspace(tmp_path / "root"))
+    for number, pair in enumerate((kinds, kinds[::-1])):
+        for key, kind in enumerate(pair):
+            journal = Journal(url)
+
+            @journal.agent(workspace=kind)
+            async def work(turn: Turn, _: None) -> None:
+                await turn.tool(write, "/a", "x")
+
+            async with journal:
+                if key == 0:
+                    await work.run(None, run_id=f"r{number}", key="0")
+                else:
+                    with pytest.raises(TurnBlocked, match="it began with a"):
+                        await work.run(None, run_id=f"r{number}", key="1")
