@@ -1,8 +1,11 @@
-"""An agent that works in a directory, to be killed everywhere; its root lies beside the store."""
+"""An agent that works in a directory, and a process that dies in the middle of what the engine does with its files."""
 
+import asyncio
 import os
-import sys
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from journal import DirectoryWorkspace, Journal, Turn, io, tool
 from journal.tools.exec import HostCommands
@@ -11,11 +14,12 @@ from journal.tools.files import edit_file, glob_files, read_file, write_file
 journal = Journal()
 run = HostCommands(cwd="workspace", allow=["sh"]).tool()
 workspace = DirectoryWorkspace(os.environ.get("BUILDER_ROOT", "/nonexistent"))
+on_writing: list[Callable[[], None]] = []
 
 
 @tool(replay="safe")
 async def build() -> list[str]:
-    """Half a file, then the whole of it, and a count of how often it ended; what it found is its result."""
+    """Half a file, then the whole of it, and how often it was built; its result is what it found."""
     async with io.files.directory() as directory:
         place = Path(directory.path)
         found = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
@@ -23,73 +27,69 @@ async def build() -> list[str]:
         with (place / "out").open("w") as file:
             file.write("half")
             file.flush()
-            reached("writing")
-            file.write("whole")
+            for act in on_writing:
+                act()
+            file.write("whole\n")
         (place / "runs").write_text(str(runs + 1))
     return found
-
-
-def reached(step: str) -> None:
-    """A step at which the test may have us killed."""
-    if os.environ.get("BUILDER_DIES") == step and not os.path.exists(f"{workspace.root}.died"):
-        Path(f"{workspace.root}.died").write_text(step)
-        os.kill(os.getpid(), 9)
 
 
 @journal.agent(workspace=workspace)
 async def builder(turn: Turn, name: str) -> list[str]:
     """All that it says rests on files that calls before left."""
     await turn.tool(write_file, f"/{name}/1", "file 1\n")
-    built = (await turn.tool(build)).value
-    said = (await turn.tool(run, ["sh", "-c", "cat out runs; echo more > more"])).text
-    await turn.tool(edit_file, "/src/1", "file", "edited")
-    return [*built, said, (await turn.tool(read_file, "/src/1")).text, (await turn.tool(glob_files, "/**")).text]
+    said = (await turn.tool(build)).value
+    ran = await turn.tool(run, ["sh", "-c", "cat out runs; echo more > more"])
+    said.append("unknown" if ran.status == "unknown" else ran.value.stdout)
+    await turn.tool(edit_file, f"/{name}/1", "file", "edited")
+    return [*said, (await turn.tool(read_file, f"/{name}/1")).text, (await turn.tool(glob_files, "/**")).text]
 
 
-def break_at(step: str) -> None:
-    """Die in the middle of what the engine does with files."""
-    from journal.engine import snapshots
-    from journal.tools import objects, working_tree
+def die_at(step: str, number: int) -> None:
+    """Let this process be killed just before that step, when it comes to it for the `number`-th time."""
+    from journal.engine.snapshots import CallChanges
+    from journal.tools.objects import Staging
+    from journal.tools.snapshots import Snapshots
+    from journal.tools.working_tree import WorkingTree
 
-    def before(module: object, name: str) -> None:
-        inner = getattr(module, name)
+    times: list[int] = []
 
-        def dying(*args: object, **options: object) -> object:
-            if is_due():
-                reached(step)
+    def reached() -> None:
+        times.append(1)
+        if len(times) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def before(where: Any, name: str) -> None:
+        inner = getattr(where, name)
+
+        def dying(*args: Any, **options: Any) -> Any:
+            reached()
             return inner(*args, **options)
 
-        setattr(module, name, dying)
+        setattr(where, name, dying)
 
-    def is_due() -> bool:
-        return step != "swap" or "new" in os.listdir(os.path.dirname(trees[-1].path)) if trees else True
+    rename = os.rename
 
-    trees: list[working_tree.WorkingTree] = []
+    def swap(one: str, other: str) -> None:
+        if other.endswith("/tree"):
+            reached()
+        rename(one, other)
+
     match step:
-        case "content":
-            before(objects.Staging, "commit")
+        case "writing":
+            on_writing.append(reached)
+        case "contents":
+            before(Staging, "commit")
         case "list":
-            before(objects, "write_whole")
-            from journal.tools import snapshots as kept
-
-            kept.write_whole = objects.write_whole  # type: ignore[assignment]
+            before(Snapshots, "_path")
         case "reference":
-            from journal.tools import snapshots as kept
-
-            before(kept.Snapshots, "_refer")
+            before(Snapshots, "_refer")
         case "record":
-            before(snapshots.CallChanges, "recorded")
+            before(CallChanges, "recorded")
         case "copy":
-            before(working_tree.WorkingTree, "_copy")
+            before(WorkingTree, "_copy")
         case "swap":
-            inner = working_tree.os.rename
-
-            def rename(one: str, other: str) -> None:
-                if other.endswith("/tree"):
-                    reached(step)
-                inner(one, other)
-
-            working_tree.os = type("os", (), {**vars(working_tree.os), "rename": staticmethod(rename)})  # type: ignore
+            os.rename = swap  # type: ignore[assignment]
 
 
 async def main() -> None:
@@ -98,8 +98,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    import asyncio
-
-    break_at(os.environ.get("BUILDER_DIES", ""))
+    if "BUILDER_DIES" in os.environ:
+        step, _, number = os.environ["BUILDER_DIES"].partition(":")
+        die_at(step, int(number))
     asyncio.run(main())
-    sys.exit(0)
