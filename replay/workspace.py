@@ -13,7 +13,16 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record
-from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, RunCreated, Snapshot, TurnRetried
+from journal.core.records import (
+    BlobRef,
+    CallOutcome,
+    FileChange,
+    FilesChanged,
+    Record,
+    RunCreated,
+    Snapshot,
+    TurnRetried,
+)
 from journal.replay.versions import insert, set_aside, without
 
 _HAS_FILES = b"\xa5files"

@@ -115,12 +115,28 @@ class Lifecycle:
             now = time.time()
             if info is None or (info.state == "cleaned" and not wanted):
                 info = WorkspaceInfo(run_id=run, state="active", epoch=epoch, began=now, since=now)
-            self._check(info)
+            self.check(info)
             if info.epoch > epoch:
                 return info  # we are late: whatever we do will be refused at the log
             self._snapshots.refer(place, wanted)
             self._clear_trees(place, epoch)
             return self._write(place, replace(info, state="active", epoch=epoch, ended=None, since=now))
+
+    def take_up(self, run: str, place: str, snapshot: str | None) -> WorkspaceInfo:
+        """Somebody takes it up by hand; the caller has locked it. Raises as `begin` does."""
+        before = self.read(place)
+        now = time.time()
+        info = before or WorkspaceInfo(run_id=run, state="active", began=now, since=now)
+        if info.state == "cleaned" and snapshot is None:
+            info = replace(info, state="active", began=now)
+        self.check(info)
+        info = replace(info, state="active", epoch=info.epoch + 1, ended=None, snapshot=snapshot, since=now)
+        self._clear_trees(place, info.epoch)
+        return self._write(place, info)
+
+    def note(self, place: str, snapshot: str) -> None:
+        """That is the last snapshot; the caller has locked it."""
+        self._write(place, replace(self._found(place), snapshot=snapshot, since=time.time()))
 
     def save(self, place: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
         """Make a snapshot, unless the workspace was given up. Raises as `begin` does."""
@@ -128,7 +144,7 @@ class Lifecycle:
         if info is None:  # no turn has begun yet
             self._snapshots.prepare(place)
         else:
-            self._check(info)
+            self.check(info)
         return self._snapshots.save(place, manifest, contents)
 
     def end(self, place: str, epoch: int, ended: TurnStatus | None, snapshot: str | None) -> None:
@@ -144,7 +160,8 @@ class Lifecycle:
                     place, replace(info, state="paused", ended=ended, snapshot=snapshot, since=time.time())
                 )
 
-    def _check(self, info: WorkspaceInfo) -> None:
+    def check(self, info: WorkspaceInfo) -> None:
+        """Raise what keeps it from being used."""
         match info.state:
             case "aborted":
                 raise WorkspaceAborted(run_id=info.run_id)
@@ -167,7 +184,7 @@ class Lifecycle:
         """Nothing more is done in it. Raises what `begin` does but for `WorkspaceAborted`."""
         info = self._found(place)
         if info.state != "aborted":
-            self._check(info)
+            self.check(info)
             info = self._write(place, replace(info, state="aborted", since=time.time()))
         return info
 
@@ -178,6 +195,15 @@ class Lifecycle:
             self._write(place, replace(info, state="cleanup_pending", since=time.time()))
             raise CleanupPending(run_id=info.run_id)
         return info if info.state == "cleaned" else self._clean(place, info)
+
+    def expire(self, place: str, before: WorkspaceInfo) -> bool:
+        """Let the files go of a workspace that is kept no longer; whether it still stood as `before`."""
+        with self.locked(place):
+            info = self.read(place)
+            if info != before:
+                return False
+            self._clean(place, before)
+        return True
 
     def _clean(self, place: str, info: WorkspaceInfo) -> WorkspaceInfo:
         # First that it is under way, last that it is done: whoever dies in between leaves it to the next.

@@ -86,6 +86,11 @@ class Snapshots:
                 os.unlink(f"{directory}/{name}")
         return orphans
 
+    def referred(self, place: str) -> set[str]:
+        """The snapshots that the run refers to."""
+        with failing(self.root):
+            return set(os.listdir(f"{place}/refs"))
+
     def _path(self, snapshot: str) -> str:
         return f"{self.root}/snapshots/{snapshot}"
 

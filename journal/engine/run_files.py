@@ -124,7 +124,9 @@ class RunFiles:
         return listed(path, (await self._read(run_id)).tree)
 
 
-def _kept_in(workspace: VirtualWorkspace | DirectoryWorkspace | None, folded: Workspace) -> DirectoryWorkspace | None:
+def _kept_in(
+    workspace: VirtualWorkspace | DirectoryWorkspace | None, folded: Workspace
+) -> DirectoryWorkspace | None:
     """Where a change is kept; None: in the log. Raises `InvalidOptions` where nobody here knows."""
     if isinstance(workspace, DirectoryWorkspace):
         return workspace

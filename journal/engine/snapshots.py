@@ -103,7 +103,7 @@ class AttemptDirectory:
         def let_go() -> None:
             if working is not None:
                 working.remove()
-            self.workspace.lifecycle.end(self.place, epoch, ended, snapshot)
+            self.workspace.end(self.place, epoch, ended, snapshot)
 
         try:
             await outlasted(let_go)

@@ -37,7 +37,16 @@ def test_files_survive_a_kill_at_every_point(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     "dies",
     [
-        *("writing:1", "contents:1", "contents:3", "list:1", "list:2", "reference:1", "reference:2", "reference:3"),
+        *(
+            "writing:1",
+            "contents:1",
+            "contents:3",
+            "list:1",
+            "list:2",
+            "reference:1",
+            "reference:2",
+            "reference:3",
+        ),
         *("record:1", "record:2", "record:3", "copy:1", "swap:1"),
     ],
 )
