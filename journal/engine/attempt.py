@@ -118,7 +118,7 @@ class Attempt:
         self.deltas = Deltas(holding, self.log)
         self.inputs = SentInputs(self)
         self.docs = AttemptDocs(self)
-        self.files = AttemptFiles(self)
+        self.files: AttemptFiles = AttemptFiles(self)
         self.checkpoints: Checkpoints | None = None
         """Of the run, once the handler has asked for them."""
 

@@ -17,7 +17,7 @@ from journal.tools.workspace import Quotas
 from journal.tools.workspace_contract import WorkspaceContract, cases, check_workspace
 
 pytestmark = pytest.mark.anyio
-LIMITS = {"max_bytes": 60_000, "max_files": 12, "max_file_bytes": 40_000}
+BYTES, FILES, FILE_BYTES = 60_000, 12, 40_000
 
 
 @pytest.fixture
@@ -29,13 +29,21 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 class TestVirtual(WorkspaceContract):
     @staticmethod
     def opened(path: Path) -> AbstractAsyncContextManager[AgentHarness]:
-        return agent_harness(lambda: VirtualWorkspace(**LIMITS), f"sqlite:{path / 'j.db'}")
+        return agent_harness(
+            lambda: VirtualWorkspace(max_bytes=BYTES, max_files=FILES, max_file_bytes=FILE_BYTES),
+            f"sqlite:{path / 'j.db'}",
+        )
 
 
 class TestDirectory(WorkspaceContract):
     @staticmethod
     def opened(path: Path) -> AbstractAsyncContextManager[AgentHarness]:
-        return agent_harness(lambda: DirectoryWorkspace(path / "root", **LIMITS), f"sqlite:{path / 'j.db'}")
+        return agent_harness(
+            lambda: DirectoryWorkspace(
+                path / "root", max_bytes=BYTES, max_files=FILES, max_file_bytes=FILE_BYTES
+            ),
+            f"sqlite:{path / 'j.db'}",
+        )
 
 
 def _nothing(*_: Any, **__: Any) -> None:

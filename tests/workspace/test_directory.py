@@ -72,7 +72,7 @@ async def test_calls_see_what_programs_wrote_and_the_other_way_round(tmp_path: P
         if turn.id == "2":
             return (await turn.tool(build, "d/c", "three")).value
         await turn.tool(write, "/a", "one")
-        found = [(await turn.tool(build, "d/b", "two")).value, (await turn.tool(fail)).status]
+        found: list[Any] = [(await turn.tool(build, "d/b", "two")).value, (await turn.tool(fail)).status]
         if turn.attempt == 1:
             raise Again
         found.append((await turn.tool(read, "/d/b")).value)
@@ -179,16 +179,21 @@ async def test_a_hard_link_out_of_the_directory_is_not_written_through(tmp_path:
 @pytest.mark.parametrize(
     ("quota", "options", "fits", "limit", "actual"),
     [
-        ("max_file_bytes", {"max_file_bytes": 3}, "xyz", 3, 4),
-        ("max_bytes", {"max_bytes": 4}, "xyz", 4, 5),
-        ("max_files", {"max_files": 2}, "xyz", 2, 3),
+        ("max_file_bytes", Quotas(max_file_bytes=3), "xyz", 3, 4),
+        ("max_bytes", Quotas(max_bytes=4), "xyz", 4, 5),
+        ("max_files", Quotas(max_files=2), "xyz", 2, 3),
     ],
 )
 async def test_quotas_of_what_programs_write(
-    tmp_path: Path, quota: str, options: dict[str, int], fits: str, limit: int, actual: int
+    tmp_path: Path, quota: str, options: Quotas, fits: str, limit: int, actual: int
 ) -> None:
     """At the limit it is kept; one more and nothing is, neither in the log nor in the store of contents."""
-    workspace = DirectoryWorkspace(tmp_path / "root", **options)
+    workspace = DirectoryWorkspace(
+        tmp_path / "root",
+        max_bytes=options.max_bytes,
+        max_files=options.max_files,
+        max_file_bytes=options.max_file_bytes,
+    )
     journal = Journal("memory:")
 
     @tool(replay="safe")
@@ -370,7 +375,10 @@ async def test_a_snapshot_that_is_not_there_blocks_the_turn_until_it_is(tmp_path
 
 async def test_an_agent_that_changes_its_kind_of_workspace_is_told(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'j.db'}"
-    kinds = (VirtualWorkspace(), DirectoryWorkspace(tmp_path / "root"))
+    kinds: list[VirtualWorkspace | DirectoryWorkspace] = [
+        VirtualWorkspace(),
+        DirectoryWorkspace(tmp_path / "root"),
+    ]
     for number, pair in enumerate((kinds, kinds[::-1])):
         for key, kind in enumerate(pair):
             journal = Journal(url)
