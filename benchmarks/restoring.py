@@ -1,4 +1,4 @@
-"""A directory workspace of 1,000 files, 50 MB: restored, against ``cp -r`` of the same; and looked through, unchanged."""
+"""A directory workspace of 1,000 files, 50 MB: restored, against ``cp -r`` of the same; and looked through."""
 
 import os
 import shutil

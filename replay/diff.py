@@ -200,6 +200,8 @@ def _change(change: FileChange) -> str:
     file = file_of(change, 0)
     if change.rejected is not None:
         return f"rejected: {change.rejected}"
+    if change.snapshot is not None:
+        return f"snapshot {change.snapshot.id}"
     if file is None:
         return "deleted"
     return f"{file.size:,} bytes, digest {file.digest.hex()}{', executable' if file.is_executable else ''}"

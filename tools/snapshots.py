@@ -69,6 +69,13 @@ class Snapshots:
             raise SnapshotMissing(snapshot=snapshot, root=self.root, why=error.strerror or "") from error
         return decode_manifest(data, snapshot, self.root)
 
+    def keep(self, place: str, snapshot: str) -> Manifest:
+        """`load`, and let the run refer to it: a record is about to name it, or has. Raises also `WorkspaceFailed`."""
+        with self.objects.locked(), failing(self.root):
+            manifest = self.load(snapshot)
+            self._refer(place, snapshot)
+        return manifest
+
     def refer(self, place: str, named: Iterable[str]) -> list[str]:
         """Let the run refer to the snapshots that its log names, and to no others; those are the orphans it had.
 

@@ -107,6 +107,10 @@ class AttemptFiles:
         self._ahead: Tree | None = None
         """What changes that are packed into one batch make of the tree, before it has landed."""
 
+    def check_trust(self) -> None:
+        """Raise `ClaimLost` if the claim may have run out."""
+        self._attempt.holding.check_trust()
+
     async def open(self) -> None:
         """Take the files up where the log leaves them. Raises `WorkspaceError`."""
         if self.directory is not None:
@@ -297,6 +301,7 @@ class CallFiles:
         self._is_inside = True
         try:
             await self._alone(mine)
+            self._files.check_trust()  # it may have been a long wait
             if not self.has_changes:
                 self.forget()  # whoever was waited for has changed something
             view = self._tree
@@ -309,7 +314,8 @@ class CallFiles:
                 self._sources.pop(path, None)
             self._directories, self._refused = scan.manifest.directories, dict(scan.refused)
         except BaseException:
-            mine.spoil()
+            if self._is_alone:
+                mine.spoil()
             raise
         finally:
             self._is_inside = False
@@ -379,6 +385,8 @@ class CallFiles:
         if self._is_alone:
             self._is_alone = False
             assert self._files.directory is not None
+            if self._is_inside:  # something of the call is still at work there
+                self._files.directory.spoil()
             self._files.directory.release()
 
     def _release(self) -> None:

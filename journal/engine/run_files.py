@@ -1,6 +1,8 @@
 """`journal.files`: the files of a run, read and changed by the application."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from journal.core.codec import Blob, pack
@@ -54,6 +56,7 @@ class RunFiles:
         workspace = await self._workspace(run_id)
         limits = workspace.quotas if isinstance(workspace, DirectoryWorkspace) else workspace
         reader = await reader_of(self._journal, check_id(run_id, "run id"), Workspace())
+        saved: list[Callable[[], object]] = []
 
         async def make() -> tuple[Body, tuple[Blob, ...]]:
             directory = _kept_in(workspace, reader.fold)
@@ -92,12 +95,16 @@ class RunFiles:
             snapshot = await asyncio.to_thread(directory.lifecycle.save, place, after, data)
             base = None if reader.fold.snapshot is None else bytes.fromhex(reader.fold.snapshot.id)
             change = FileChange(path="/", base=base, snapshot=snapshot)
+            saved.append(partial(directory.snapshots.keep, place, snapshot.id))
             return FilesChanged(changes=(change,), v=2), ()
 
         def busy() -> Exception:
             return FilesBusy(run_id=run_id, path=path, seconds=UPDATE_SECONDS)
 
         await reader.append("files", make, self._journal.clock, busy)
+        if saved:
+            # Who took the run up meanwhile knew of no record that names it, and let it go.
+            await asyncio.to_thread(saved[-1])
 
     async def _read(self, run_id: str) -> StoredFiles:
         reader = await reader_of(self._journal, check_id(run_id, "run id"), Workspace())

@@ -124,7 +124,7 @@ class AttemptDirectory:
             if change.snapshot is not None:
                 name = change.snapshot.id
                 with suppress(WorkspaceError):
-                    self._known[name] = await outlasted(partial(self.snapshots.load, name))
+                    self._known[name] = await outlasted(partial(self.snapshots.keep, self.place, name))
 
     async def follow(self, record: Record) -> None:
         """Somebody else changed files, as `record` says, which the fold knows already."""

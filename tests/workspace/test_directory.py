@@ -14,13 +14,16 @@ import pytest
 
 from journal import DirectoryWorkspace, Journal, Turn, TurnBlocked, TurnFailed, VirtualWorkspace, io, tool
 from journal.core.codec import open_record
-from journal.core.errors import PathRefused, QuotaExceeded
-from journal.core.records import CallOutcome, FileChange
+from journal.core.errors import NotInTurn, PathRefused, QuotaExceeded
+from journal.core.records import CallEvidence, CallOutcome, FileChange
+from journal.engine.offline import replay
+from journal.engine.reading import read_file
 from journal.tools.exec import HostCommands
 from journal.tools.manifest import Manifest
 from journal.tools.snapshots import Snapshots
 from journal.tools.working_tree import WorkingTree
 from journal.tools.workspace import Quotas
+from tests.engine.test_claims import usurp
 
 pytestmark = pytest.mark.anyio
 
@@ -393,3 +396,99 @@ async def test_an_agent_that_changes_its_kind_of_workspace_is_told(tmp_path: Pat
                 else:
                     with pytest.raises(TurnBlocked, match="it began with a"):
                         await work.run(None, run_id=f"r{number}", key="1")
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_a_result_that_came_too_late_brings_its_snapshot(tmp_path: Path, is_changed: bool) -> None:
+    """The claim was lost while the tool ran: the next holder takes its outcome, and its files if it found the same."""
+    url = f"sqlite:{tmp_path / 'j.db'}"
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    def build_journal() -> tuple[Journal, Any]:
+        journal = Journal(url, lease_seconds=30)
+
+        @tool(replay="never")
+        async def publish() -> str:
+            async with io.files.directory() as directory:
+                Path(directory.path, "a").write_text("mine")
+                inside.set()
+                await asyncio.shield(go.wait())
+            return "published"
+
+        @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+        async def work(turn: Turn, _: None) -> list[Any]:
+            result = await turn.tool(publish)
+            return [list(result.rejected), (await turn.tool(build, "b", "x")).value]
+
+        return journal, work
+
+    (one, work), (two, again) = build_journal(), build_journal()
+    async with one, two:
+        await work.submit(None, run_id="r")
+        worker = asyncio.create_task(one.worker(concurrency=1).run())
+        await inside.wait()
+        (attempt,) = (await one.runtime()).attempts
+        await usurp(url, "r", attempt.holding.claim)
+        if is_changed:
+            await two.files.write("r", "/a", "theirs")
+        go.set()
+        while not any(record.type == CallEvidence.TYPE for record in await two.read("r")):
+            await asyncio.sleep(0.01)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        assert await again.run(None, run_id="r") == [["/"] if is_changed else [], ["a"]]
+        assert await two.files.read("r", "/a") == (b"theirs" if is_changed else b"mine")
+        named = {c.snapshot.id for c in await changes_of(two, "r") if c.snapshot is not None}
+    workspace = DirectoryWorkspace(tmp_path / "root")
+    assert named <= workspace.snapshots.referred(workspace.lifecycle.find("r"))
+
+
+async def test_a_run_replays_offline_and_exported_without_its_root(tmp_path: Path) -> None:
+    journal = Journal("memory:")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        await turn.tool(write, "/a", "x")
+        return (await turn.tool(build, "b", "x")).value
+
+    async with journal:
+        await work.run(None, run_id="r")
+        await journal.export("r", tmp_path / "r.jsonl")
+    shutil.rmtree(tmp_path / "root")
+    replayed = await replay(work, await read_file(tmp_path / "r.jsonl"))
+    assert replayed.verdict == "same", replayed.detail
+    assert not (tmp_path / "root").exists()
+
+
+async def test_a_call_that_leaves_something_at_work_in_its_directory(tmp_path: Path) -> None:
+    """What it writes after its call is in nobody's directory."""
+    ended, left = asyncio.Event(), list[asyncio.Task[None]]()
+
+    async def linger(files: Any) -> None:
+        async with files.directory() as directory:
+            handle = os.open(directory.path, os.O_RDONLY)
+            ended.set()
+            await asyncio.sleep(0.2)
+            try:
+                os.close(os.open("late", os.O_WRONLY | os.O_CREAT, dir_fd=handle))
+            except FileNotFoundError:
+                pass  # it is gone already
+            os.close(handle)
+
+    @tool(replay="safe")
+    async def leave() -> None:
+        left.append(asyncio.create_task(linger(io.files)))
+        await ended.wait()
+
+    journal = Journal("memory:")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        await turn.tool(leave)
+        found = [(await turn.tool(build, "a", "x")).value]
+        await asyncio.wait(left)
+        return [*found, (await turn.tool(build, "b", "x")).value]
+
+    async with journal:
+        assert await work.run(None, run_id="r") == [[], ["a"]]
+    assert isinstance(left[0].exception(), NotInTurn)
