@@ -281,15 +281,16 @@ def _is_same(file: File | None, other: File | None) -> bool:
 def _copy_all(source: int, target: int, size: int) -> int:
     """Bytes copied; the file system shares them where it can."""
     copied = 0
-    try:
-        while copied < size and (piece := os.copy_file_range(source, target, min(_PIECE, size - copied))):
-            copied += piece
-        return copied
-    except OSError:
-        if copied:
-            raise
-    while copied < size and (piece := os.sendfile(target, source, copied, min(_PIECE, size - copied))):
-        copied += piece
+    if hasattr(os, "copy_file_range"):
+        try:
+            while copied < size and (piece := os.copy_file_range(source, target, min(_PIECE, size - copied))):
+                copied += piece
+            return copied
+        except OSError:
+            if copied:
+                raise
+    while data := os.pread(source, _PIECE, copied):
+        copied += os.write(target, data)
     return copied
 
 
