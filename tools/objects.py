@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from hashlib import blake2b
+from typing import BinaryIO
 
 from journal.core.errors import QuotaExceeded, SnapshotMissing, WorkspaceFailed
 
@@ -102,8 +103,7 @@ class Staging:
         """Take `data` in; its digest."""
         digest = blake2b(data, digest_size=16).digest()
         if not self._is_known(digest):
-            handle, path = tempfile.mkstemp(dir=self._directory)
-            with os.fdopen(handle, "wb") as file:
+            with self._beside() as (file, path):
                 file.write(data)
             self._new[digest] = path
         return digest
@@ -111,24 +111,30 @@ class Staging:
     def take(self, handle: int, limit: int) -> tuple[bytes, int]:
         """Take in what `handle` reads; its digest, and how many bytes. Raises `QuotaExceeded` above `limit` bytes."""
         hasher, size = blake2b(digest_size=16), 0
-        copy, path = tempfile.mkstemp(dir=self._directory)
-        try:
-            with os.fdopen(copy, "wb") as file:
-                while piece := os.read(handle, _PIECE):
-                    size += len(piece)
-                    if size > limit:
-                        raise QuotaExceeded(quota="max_file_bytes", limit=limit, actual=size)
-                    hasher.update(piece)
-                    file.write(piece)
-        except BaseException:
-            os.unlink(path)
-            raise
+        with self._beside() as (file, path):
+            while piece := os.read(handle, _PIECE):
+                size += len(piece)
+                if size > limit:
+                    raise QuotaExceeded(quota="max_file_bytes", limit=limit, actual=size)
+                hasher.update(piece)
+                file.write(piece)
         digest = hasher.digest()
         if self._is_known(digest):
             os.unlink(path)
         else:
             self._new[digest] = path
         return digest, size
+
+    @contextmanager
+    def _beside(self) -> Iterator[tuple[BinaryIO, str]]:
+        """A file to write to, which is gone if that fails."""
+        handle, path = tempfile.mkstemp(dir=self._directory)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file, path
+        except BaseException:
+            os.unlink(path)
+            raise
 
     def _is_known(self, digest: bytes) -> bool:
         """One that is there already is made young again, so that nobody removes it meanwhile."""

@@ -2,7 +2,7 @@
 
 A call works on the tree as it was when it first looked, with its own changes over it; they lie in its outcome, so they
 are durable with it or not at all. Contents are fetched when they are read. Next: `editing.py` (the outcome),
-`snapshots.py` (where the files are in a directory).
+`snapshots.py` (where the files are in a directory). Long since what a call reads, changes and leaves is one state.
 """
 
 from collections import OrderedDict

@@ -254,7 +254,7 @@ class CallChanges:
             return rejected, None
         try:
             snapshot = self._directory.save(manifest, self._contents.values())
-        except WorkspaceError as error:
+        except (WorkspaceError, OSError) as error:
             lost = (
                 FileChange(path=c.path, base=c.base, rejected=str(error))
                 for c in self.changes[:_MOST_REFUSED]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import shutil
 import socket
 import stat
@@ -12,7 +13,18 @@ from typing import Any
 
 import pytest
 
-from journal import DirectoryWorkspace, Journal, Turn, TurnBlocked, TurnFailed, VirtualWorkspace, io, tool
+from journal import (
+    DirectoryWorkspace,
+    Journal,
+    Retry,
+    Turn,
+    TurnBlocked,
+    TurnFailed,
+    VirtualWorkspace,
+    io,
+    step,
+    tool,
+)
 from journal.core.codec import open_record
 from journal.core.errors import NotInTurn, PathRefused, QuotaExceeded
 from journal.core.records import CallEvidence, CallOutcome, FileChange
@@ -23,6 +35,7 @@ from journal.tools.manifest import Manifest
 from journal.tools.snapshots import Snapshots
 from journal.tools.working_tree import WorkingTree
 from journal.tools.workspace import Quotas
+from tests.disks import enlarge, small_disk
 from tests.engine.test_claims import usurp
 
 pytestmark = pytest.mark.anyio
@@ -492,3 +505,112 @@ async def test_a_call_that_leaves_something_at_work_in_its_directory(tmp_path: P
     async with journal:
         assert await work.run(None, run_id="r") == [[], ["a"]]
     assert isinstance(left[0].exception(), NotInTurn)
+
+
+async def test_a_full_disk_costs_the_changes_and_not_the_outcome(tmp_path: Path) -> None:
+    """The call is told, what was there before stays, and there is a way on once there is room."""
+    journal = Journal("memory:")
+    with small_disk(tmp_path / "root", "1m") as root:
+
+        @journal.agent(workspace=DirectoryWorkspace(root))
+        async def work(turn: Turn, _: None) -> Any:
+            await turn.tool(write, "/a", "small")
+            result = await turn.tool(write, "/big", "x" * 2_000_000)
+            assert "No space left" in result.text
+            found = [result.status, list(result.rejected), (await turn.tool(read, "/a")).value]
+            await asyncio.to_thread(enlarge, root, "20m")
+            again = await turn.tool(write, "/big", "x" * 2_000_000)
+            return [*found, list(again.rejected), (await turn.tool(build, "b", "x")).value]
+
+        async with journal:
+            assert await work.run(None, run_id="r") == ["ok", ["/big"], "small", [], ["a", "big"]]
+        assert os.listdir(root / "staging") == []
+
+
+async def test_of_a_step_that_is_tried_again_only_the_last_try_counts(tmp_path: Path) -> None:
+    tries: list[list[str]] = []
+
+    @step(retry=Retry(tries=3, min_delay=0.0, max_delay=0.0))
+    async def flaky() -> None:
+        await io.files.write(f"/try-{len(tries)}", "x")
+        async with io.files.directory() as directory:
+            tries.append(sorted(os.listdir(directory.path)))
+            Path(directory.path, f"made-{len(tries)}").write_text("x")
+        if len(tries) < 3:
+            raise ConnectionError("again")
+
+    journal = Journal("memory:")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        await turn.step(flaky)
+        return (await turn.tool(build, "b", "x")).value
+
+    async with journal:
+        assert await work.run(None, run_id="r") == ["made-3", "try-2"]
+    assert tries == [["try-0"], ["try-1"], ["try-2"]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_work_comes_to_what_a_dictionary_says(tmp_path: Path, seed: int) -> None:
+    """By calls, by programs, by the application, across turns; some of it fails."""
+    chance = random.Random(seed)
+    model: dict[str, bytes] = {}
+    paths = ["a", "b", "d/a", "d/e/b", "x/y"]
+    journal = Journal("memory:")
+    acts: list[Any] = []
+
+    @tool(replay="safe")
+    async def act(number: int) -> None:
+        await acts[number](io.files)
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, numbers: list[int]) -> list[str]:
+        return [(await turn.tool(act, number)).status for number in numbers]
+
+    def planned() -> tuple[Any, bool]:
+        """A call, and whether it fails; the model is changed as it will change the files, if it does not."""
+        edits = [(chance.choice(paths), chance.choice([None, chance.randbytes(chance.choice([0, 5, 9000]))]))]
+        edits.append((chance.choice(paths), chance.randbytes(4)))
+        fails, by_program = chance.random() < 0.2, chance.random() < 0.6
+
+        async def call(files: Any) -> None:
+            if by_program:
+                async with files.directory() as directory:
+                    for name, data in edits:
+                        path = Path(directory.path, name)
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.unlink(missing_ok=True)
+                        if data is not None:
+                            path.write_bytes(data)
+                    if fails:
+                        raise ValueError
+            else:
+                for name, data in edits:
+                    if data is not None:
+                        await files.write(f"/{name}", data)
+                    elif await files.exists(f"/{name}"):
+                        await files.delete(f"/{name}")
+                if fails:
+                    raise ValueError
+
+        if not fails:
+            for name, data in edits:
+                model.pop(f"/{name}", None)
+                if data is not None:
+                    model[f"/{name}"] = data
+        return call, fails
+
+    async with journal:
+        for turn in range(6):
+            plans = [planned() for _ in range(4)]
+            numbers = [*range(len(acts), len(acts) + 4)]
+            acts += [call for call, _ in plans]
+            statuses = await work.run(numbers, run_id="r", key=str(turn))
+            assert statuses == ["error" if fails else "ok" for _, fails in plans]
+            assert {
+                path: await journal.files.read("r", path) for path in await journal.files.glob("r")
+            } == model
+            path = f"/{chance.choice(paths)}"
+            model[path] = chance.randbytes(3)
+            await journal.files.write("r", path, model[path])
