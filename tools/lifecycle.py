@@ -173,10 +173,11 @@ class Lifecycle:
     def _clear_trees(self, place: str, epoch: int) -> None:
         """Directories of holders before. One of them may be a zombie's, who will notice that it is gone."""
         trees = f"{place}/trees"
-        for name in os.listdir(trees):
-            number = name.partition("-")[0]
-            if not number.isdigit() or int(number) < epoch:
-                remove_tree(f"{trees}/{name}")
+        with failing(self._snapshots.root):
+            for name in os.listdir(trees):
+                number = name.partition("-")[0]
+                if not number.isdigit() or int(number) < epoch:
+                    remove_tree(f"{trees}/{name}")
 
     # Whoever asks ------------------------------------------------------------------------------------
 
@@ -195,6 +196,10 @@ class Lifecycle:
             self._write(place, replace(info, state="cleanup_pending", since=time.time()))
             raise CleanupPending(run_id=info.run_id)
         return info if info.state == "cleaned" else self._clean(place, info)
+
+    def forget(self, place: str) -> None:
+        """Let even the memory of it go, and of its keys."""
+        remove_tree(place)
 
     def expire(self, place: str, before: WorkspaceInfo) -> bool:
         """Let the files go of a workspace that is kept no longer; whether it still stood as `before`."""

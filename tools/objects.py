@@ -71,7 +71,7 @@ class Objects:
         """What is put there is durable, under its digest, once the block has ended well; else it leaves no trace."""
         staged = Staging(self, self._staging)
         try:
-            with failing(self.root):
+            with self.locked(), failing(self.root):
                 yield staged
                 staged.commit()
         finally:

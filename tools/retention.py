@@ -17,6 +17,10 @@ from journal.tools.objects import failing
 from journal.tools.snapshots import Snapshots
 
 DAY_SECONDS = 86_400.0
+_LEAST_SECONDS = 60.0
+"""What is younger may be about to be named: a content is there before the list that names it."""
+FORGET_SECONDS = 30 * DAY_SECONDS
+"""How long one that was cleaned up is known, and its keys have their answers."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,53 +84,71 @@ def sweep(snapshots: Snapshots, lifecycle: Lifecycle, retention: Retention) -> S
     """Remove what is kept no longer. Raises `WorkspaceFailed`."""
     snapshots.objects.prepare()
     now = time.time()
-    oldest = now - retention.orphan
+    oldest = now - max(retention.orphan, _LEAST_SECONDS)
     workspaces = directories = 0
     with failing(snapshots.root):
         for place in _places(snapshots):
             info = lifecycle.read(place)
+            if info is not None and info.state == "cleaned" and now - info.since > FORGET_SECONDS:
+                lifecycle.forget(place)
+                continue
             if info is not None and info.state != "cleaned" and retention.is_over(info, now):
                 workspaces += lifecycle.expire(place, info)
-            directories += _clear(f"{place}/trees", oldest)
-        with snapshots.objects.locked(alone=True):
-            return _sweep_contents(snapshots, oldest, workspaces, directories)
+            at_work = f"{info.epoch:012d}-" if info is not None and info.state == "active" else None
+            directories += _clear(f"{place}/trees", oldest, at_work)
+        _clear(f"{snapshots.root}/staging", oldest)
+        swept = _Contents(snapshots, oldest).sweep()
+    return msgspec.structs.replace(swept, workspaces=workspaces, directories=directories)
 
 
-def _sweep_contents(snapshots: Snapshots, oldest: float, workspaces: int, directories: int) -> Swept:
-    named = {name for place in _places(snapshots) for name in os.listdir(f"{place}/refs")}
-    root = snapshots.root
-    removed = 0
-    kept: set[bytes] = set()
-    damaged: list[str] = []
-    for entry in list(os.scandir(f"{root}/snapshots")):
-        if entry.name not in named and entry.stat().st_mtime < oldest:
-            os.unlink(entry.path)
-            removed += 1
-            continue
-        try:
-            tree = snapshots.load(entry.name).tree
-        except SnapshotMissing:
-            if entry.name in named:
-                damaged.append(entry.name)
-            continue
-        kept |= {file.digest for path in tree.paths() if (file := tree.get(path)) is not None}
-    contents = freed = 0
-    for entry in () if damaged else list(_entries(f"{root}/objects")):
-        found = entry.stat(follow_symlinks=False)
-        if bytes.fromhex(os.path.basename(os.path.dirname(entry.path)) + entry.name) in kept:
-            continue
-        if found.st_mtime < oldest:
-            os.unlink(entry.path)
-            contents, freed = contents + 1, freed + found.st_size
-    _clear(f"{root}/staging", oldest)
-    return Swept(
-        workspaces=workspaces,
-        snapshots=removed,
-        contents=contents,
-        freed=freed,
-        directories=directories,
-        damaged=tuple(damaged),
-    )
+class _Contents:
+    """Which snapshots and contents nobody refers to. Most of it is found out while others go on."""
+
+    def __init__(self, snapshots: Snapshots, oldest: float) -> None:
+        self._snapshots = snapshots
+        self._oldest = oldest
+        self._seen: set[str] = set()
+        self._kept: set[bytes] = set()
+        self._damaged: set[str] = set()
+
+    def sweep(self) -> Swept:
+        root = self._snapshots.root
+        self._mark(self._named())
+        candidates = [entry for entry in _entries(f"{root}/objects") if self._is_loose(entry)]
+        with self._snapshots.objects.locked(alone=True):
+            named = self._named()
+            removed = 0
+            for name in self._unnamed(named):
+                os.unlink(f"{root}/snapshots/{name}")
+                removed += 1
+            self._mark({entry.name for entry in os.scandir(f"{root}/snapshots")} | named)
+            contents = freed = 0
+            for entry in () if self._damaged else candidates:
+                found = os.stat(entry.path, follow_symlinks=False)
+                if self._is_loose(entry) and found.st_mtime < self._oldest:
+                    os.unlink(entry.path)
+                    contents, freed = contents + 1, freed + found.st_size
+        return Swept(snapshots=removed, contents=contents, freed=freed, damaged=tuple(sorted(self._damaged)))
+
+    def _named(self) -> set[str]:
+        return {name for place in _places(self._snapshots) for name in os.listdir(f"{place}/refs")}
+
+    def _unnamed(self, named: set[str]) -> list[str]:
+        entries = list(os.scandir(f"{self._snapshots.root}/snapshots"))
+        return [e.name for e in entries if e.name not in named and e.stat().st_mtime < self._oldest]
+
+    def _mark(self, names: set[str]) -> None:
+        for name in names - self._seen:
+            self._seen.add(name)
+            try:
+                tree = self._snapshots.load(name).tree
+            except SnapshotMissing:
+                self._damaged.add(name)
+                continue
+            self._kept |= {file.digest for path in tree.paths() if (file := tree.get(path)) is not None}
+
+    def _is_loose(self, entry: os.DirEntry[str]) -> bool:
+        return bytes.fromhex(os.path.basename(os.path.dirname(entry.path)) + entry.name) not in self._kept
 
 
 def _places(snapshots: Snapshots) -> Iterator[str]:
@@ -141,10 +163,12 @@ def _entries(directory: str) -> Iterator[os.DirEntry[str]]:
         yield from list(os.scandir(entry.path))
 
 
-def _clear(directory: str, oldest: float) -> int:
-    """Remove what nobody has used since."""
+def _clear(directory: str, oldest: float, at_work: str | None = None) -> int:
+    """Remove what nobody has used since, but for what begins with `at_work`."""
     removed = 0
     for entry in list(os.scandir(directory)):
+        if at_work is not None and entry.name.startswith(at_work):
+            continue
         used = entry.stat(follow_symlinks=False).st_mtime
         try:
             used = max(used, os.stat(f"{entry.path}/clock").st_mtime)

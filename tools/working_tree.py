@@ -301,9 +301,8 @@ def remove_tree(path: str) -> None:
         os.rename(path, gone)
     except FileNotFoundError:
         return
-    try:
-        shutil.rmtree(gone)
-    except PermissionError:
+    shutil.rmtree(gone, ignore_errors=True)  # somebody else may be at it, too
+    if os.path.exists(gone):
         for directory, _, _ in os.walk(gone):  # a program took our rights away
             os.chmod(directory, 0o700)
-        shutil.rmtree(gone)
+        shutil.rmtree(gone, ignore_errors=True)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from journal import DirectoryWorkspace, Journal, Turn, TurnBlocked, io, tool
@@ -195,9 +196,11 @@ def age(root: Path, seconds: float) -> None:
     """Let all that is there have been there for so long."""
     for place, directories, names in os.walk(root):
         for name in directories + names:
-            found = os.lstat(os.path.join(place, name))
-            when = found.st_mtime - seconds
-            os.utime(os.path.join(place, name), (when, when))
+            try:
+                when = os.lstat(os.path.join(place, name)).st_mtime - seconds
+                os.utime(os.path.join(place, name), (when, when), follow_symlinks=False)
+            except FileNotFoundError:
+                pass  # it was swept
 
 
 async def test_a_sweep_removes_what_nobody_refers_to_and_nothing_else(tmp_path: Path) -> None:
@@ -287,3 +290,51 @@ async def test_it_is_swept_by_the_way(tmp_path: Path) -> None:
         await work.run(None, run_id="three")
         while (await workspace.inspect("two")).state != "cleaned":
             await asyncio.sleep(0.01)
+
+
+async def test_what_was_cleaned_up_long_ago_is_forgotten(tmp_path: Path) -> None:
+    """Its keys too; until then they have their answers."""
+    workspace = DirectoryWorkspace(tmp_path)
+    for run in ("old", "new"):
+        await workspace.start(run, key="s")
+        await workspace.abort(run, key="a")
+        await workspace.cleanup(run, key="c")
+    place = Path(workspace.lifecycle.find("old"))
+    info = workspace.lifecycle.read(str(place))
+    assert info is not None
+    long_ago = info.since - 31 * 86_400
+    (place / "state").write_bytes(msgspec.json.encode(msgspec.structs.replace(info, since=long_ago)))
+    await workspace.sweep()
+    with pytest.raises(WorkspaceNotFound):
+        await workspace.inspect("old")
+    assert (await workspace.cleanup("new", key="c")).state == "cleaned"
+
+
+async def test_a_sweep_keeps_out_of_the_way_of_snapshots(tmp_path: Path) -> None:
+    """However old a content is that a snapshot takes into use again, and whoever has a directory, while it is swept."""
+    workspace = DirectoryWorkspace(tmp_path / "root", retention=Retention(orphan=1000))
+    await workspace.start("r", key="s")
+
+    async def sweeping() -> None:
+        while True:
+            await workspace.sweep()
+
+    task = asyncio.create_task(sweeping())
+    try:
+        for number in range(30):
+            # Two contents come and go: one is old, and named by no snapshot of the run, when it is written again.
+            put(workspace, "r", "a", str(number % 2))
+            put(workspace, "r", "b", str(number))
+            snapshot = await workspace.snapshot("r", key=str(number))
+            tree = workspace.snapshots.load(snapshot.id).tree
+            for path in tree.paths():
+                file = tree.get(path)
+                assert file is not None
+                workspace.snapshots.objects.read(file.digest)
+            refs = Path(workspace.lifecycle.find("r"), "refs")
+            for ref in refs.iterdir():
+                ref.unlink()
+            age(tmp_path / "root", 2000)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
