@@ -18,9 +18,9 @@ from journal.core.records import (
     CallOutcome,
     FileChange,
     FilesChanged,
+    FileSnapshot,
     Record,
     RunCreated,
-    Snapshot,
     TurnRetried,
 )
 from journal.replay.versions import insert, set_aside, without
@@ -151,7 +151,7 @@ class _FileVersion(msgspec.Struct, frozen=True, gc=False):
 
 class _SnapshotVersion(msgspec.Struct, frozen=True, gc=False):
     seq: int
-    snapshot: Snapshot
+    snapshot: FileSnapshot
 
 
 class Workspace:
@@ -178,7 +178,7 @@ class Workspace:
         return self._tree
 
     @property
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> FileSnapshot | None:
         """The last one that counts."""
         return self._snapshots[-1].snapshot if self._snapshots else None
 

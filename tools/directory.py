@@ -3,7 +3,7 @@
 Its calls see and change files by `io.files` as those of a `VirtualWorkspace` do, and in addition get a directory:
 ``async with io.files.directory() as directory``. A harness without a journal uses its lifecycle by hand: `start`,
 `snapshot`, `resume`. Next: `working_tree.py` (that directory), `snapshots.py` (what is kept of it), `lifecycle.py` (its
-states), `retention.py` (for how long), `engine/snapshots.py` (how a snapshot gets into the log).
+states), `retention.py` (for how long), `engine/directories.py` (how a snapshot gets into the log).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import msgspec
 
 from journal.core.errors import InvalidOptions, InvalidReference, WorkspaceNotFound
 from journal.core.ids import check_id
-from journal.core.records import Snapshot, TurnStatus
+from journal.core.records import FileSnapshot, TurnStatus
 from journal.tools.lifecycle import Lifecycle, WorkspaceInfo
 from journal.tools.manifest import Manifest
 from journal.tools.retention import Retention, Swept, is_due, sweep
@@ -134,7 +134,7 @@ class DirectoryWorkspace:
 
         return await self._by_hand(run, key, "start", b"", begin, WorkspaceInfo)
 
-    async def snapshot(self, run_id: str, *, key: str) -> Snapshot:
+    async def snapshot(self, run_id: str, *, key: str) -> FileSnapshot:
         """Keep what is in the directory. Programs must not write meanwhile.
 
         Raises `QuotaExceeded`, `InvalidReference` if this process does not have it open, or somebody else resumed it
@@ -142,7 +142,7 @@ class DirectoryWorkspace:
         """
         run = check_id(run_id, "run id")
 
-        def take(place: str) -> Snapshot:
+        def take(place: str) -> FileSnapshot:
             epoch, working = self._opened(run)
             info = self.lifecycle.read(place)
             if info is None or info.epoch != epoch:
@@ -152,7 +152,7 @@ class DirectoryWorkspace:
             self.lifecycle.note(place, snapshot.id)
             return snapshot
 
-        return await self._by_hand(run, key, "snapshot", b"", take, Snapshot)
+        return await self._by_hand(run, key, "snapshot", b"", take, FileSnapshot)
 
     async def resume(self, run_id: str, *, key: str, snapshot: str | None = None) -> WorkspaceInfo:
         """Go on from `snapshot`, or from the last one, in a new directory; who had one before has it no more.

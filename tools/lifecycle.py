@@ -23,7 +23,7 @@ from journal.core.errors import (
     WorkspaceFailed,
     WorkspaceNotFound,
 )
-from journal.core.records import Snapshot, TurnStatus
+from journal.core.records import FileSnapshot, TurnStatus
 from journal.tools.manifest import Manifest
 from journal.tools.objects import failing, write_whole
 from journal.tools.snapshots import Snapshots
@@ -138,7 +138,7 @@ class Lifecycle:
         """That is the last snapshot; the caller has locked it."""
         self._write(place, replace(self._found(place), snapshot=snapshot, since=time.time()))
 
-    def save(self, place: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
+    def save(self, place: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> FileSnapshot:
         """Make a snapshot, unless the workspace was given up. Raises as `begin` does."""
         info = self.read(place)
         if info is None:  # no turn has begun yet

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from journal.core import values
 from journal.core.errors import SnapshotMissing
-from journal.core.records import Snapshot
+from journal.core.records import FileSnapshot
 from journal.tools.manifest import Manifest, decode_manifest
 from journal.tools.objects import Objects, failing, sync_directory, write_whole
 
@@ -40,7 +40,7 @@ class Snapshots:
             for name in ("refs", "keys", "trees"):
                 os.makedirs(f"{place}/{name}", mode=0o700, exist_ok=True)
 
-    def save(self, place: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> Snapshot:
+    def save(self, place: str, manifest: Manifest, contents: Iterable[bytes] = ()) -> FileSnapshot:
         """Make a snapshot durable; `contents` are those that may not be in the store yet. Raises `WorkspaceFailed`."""
         data = manifest.encode()
         name = values.digest(data).hex()
@@ -54,7 +54,7 @@ class Snapshots:
                 write_whole(path, data)
             self._refer(place, name)
         tree = manifest.tree
-        return Snapshot(id=name, files=tree.count, size=tree.size, root=self.root)
+        return FileSnapshot(id=name, files=tree.count, size=tree.size, root=self.root)
 
     def load(self, snapshot: str) -> Manifest:
         """The files of that snapshot. Raises `SnapshotMissing`."""

@@ -164,7 +164,7 @@ class DocumentEdit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """Why it does not count; there is no value then."""
 
 
-class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+class FileSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """All files of a directory workspace as they were; they lie under its root, not in the log."""
 
     id: str
@@ -191,7 +191,7 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     """The path that it was moved from: both changes count, or neither."""
     rejected: str | None = None
     """Why it does not count; there is no content then."""
-    snapshot: Snapshot | None = None
+    snapshot: FileSnapshot | None = None
     """Of ``/``: the files from here on. `base` is then the digest that names the snapshot before."""
 
 

@@ -35,10 +35,10 @@ from journal.core.records import (
     Observed,
 )
 from journal.engine.context import CallContext, in_call
+from journal.engine.directories import finished
 from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
-from journal.engine.snapshots import finished
 from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from journal.core.codec import Blob, seal
 from journal.core.records import CallOutcome, DocumentEdit, NewRecord
 from journal.engine.claim import Late
+from journal.engine.directories import CallChanges, LeftChanges
 from journal.engine.documents import CallDocs
 from journal.engine.files import CallFiles
-from journal.engine.snapshots import CallChanges, LeftChanges
 from journal.tools.workspace import settled
 
 if TYPE_CHECKING:

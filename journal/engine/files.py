@@ -2,7 +2,7 @@
 
 A call works on the tree as it was when it first looked, with its own changes over it; they lie in its outcome, so they
 are durable with it or not at all. Contents are fetched when they are read. Next: `editing.py` (the outcome),
-`snapshots.py` (where the files are in a directory). Long since what a call reads, changes and leaves is one state.
+`directories.py` (where the files are in a directory). Long since what a call reads, changes and leaves is one state.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ from journal.core.errors import (
 )
 from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, TurnStatus, Value
 from journal.engine.digest import Source
-from journal.engine.snapshots import AttemptDirectory, CallChanges, outlasted
+from journal.engine.directories import AttemptDirectory, CallChanges, outlasted
 from journal.replay.workspace import File, Tree, Workspace, digest_of
 from journal.tools.directory import Directory, DirectoryWorkspace
 from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching, obstacle
@@ -118,6 +118,11 @@ class AttemptFiles:
                 raise InvalidReference(
                     what=self._attempt.holding.run,
                     why="its files are in its log: it began with a VirtualWorkspace",
+                )
+            if not self.workspace.nonce:
+                # An earlier record may name the files: to go on without them would be to begin anew.
+                raise InvalidReference(
+                    what=self._attempt.holding.run, why="its log was not read from its first record"
                 )
             await self.directory.open()
         elif self.workspace.snapshot is not None:

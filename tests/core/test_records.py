@@ -35,13 +35,13 @@ from journal.core.records import (
     ErrorInfo,
     FileChange,
     FilesChanged,
+    FileSnapshot,
     Observed,
     Origin,
     Packed,
     Record,
     RunClosed,
     RunCreated,
-    Snapshot,
     ThreadCheckpoint,
     ThreadDropped,
     ThreadHeld,
@@ -362,7 +362,7 @@ SAMPLES += [
             v=3, status="ok",
             files=(
                 FileChange(
-                    path="/", base=DIGEST, snapshot=Snapshot(id="00ff", files=2, size=70_000, root="/srv/files")
+                    path="/", base=DIGEST, snapshot=FileSnapshot(id="00ff", files=2, size=70_000, root="/srv/files")
                 ),
                 FileChange(path="/pipe", rejected="it is a pipe"),
             ),
@@ -371,7 +371,7 @@ SAMPLES += [
     (
         "files.changed snapshot",
         {"v": 2, "changes": [{"path": "/", "snapshot": {"id": "00ff"}}]},
-        FilesChanged(v=2, changes=(FileChange(path="/", snapshot=Snapshot(id="00ff")),)),
+        FilesChanged(v=2, changes=(FileChange(path="/", snapshot=FileSnapshot(id="00ff")),)),
     ),
     (
         "turn.blocked workspace",

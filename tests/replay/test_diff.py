@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record, seal
-from journal.core.records import BlobRef, CallOutcome, DocumentEdit, FileChange, Snapshot
+from journal.core.records import BlobRef, CallOutcome, DocumentEdit, FileChange, FileSnapshot
 from journal.replay.diff import Difference, diff, recorded
 from tests.replay.hand import Hand, refund
 
@@ -72,7 +72,7 @@ def test_they_part_at_documents_and_files() -> None:
             FileChange(path="/a", rejected="it was changed meanwhile"),
             "/a: rejected: it was changed meanwhile",
         ),
-        (FileChange(path="/a", snapshot=Snapshot(id="00ff")), "/a: snapshot 00ff"),
+        (FileChange(path="/a", snapshot=FileSnapshot(id="00ff")), "/a: snapshot 00ff"),
         (
             FileChange(path="/a", content=BlobRef(digest, 5), is_executable=True),
             f"/a: 5 bytes, digest {digest}, executable",

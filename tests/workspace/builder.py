@@ -47,7 +47,7 @@ async def builder(turn: Turn, name: str) -> list[str]:
 
 def die_at(step: str, number: int) -> None:
     """Let this process be killed just before that step, when it comes to it for the `number`-th time."""
-    from journal.engine.snapshots import CallChanges
+    from journal.engine.directories import CallChanges
     from journal.tools.objects import Staging
     from journal.tools.snapshots import Snapshots
     from journal.tools.working_tree import WorkingTree

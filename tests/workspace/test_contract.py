@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal import DirectoryWorkspace, VirtualWorkspace
-from journal.engine.snapshots import AttemptDirectory
+from journal.engine.directories import AttemptDirectory
 from journal.testing.workspaces import AgentHarness, agent_harness
 from journal.tools.lifecycle import Lifecycle
 from journal.tools.working_tree import WorkingTree

@@ -7,7 +7,7 @@ from unittest import SkipTest
 
 import msgspec
 
-from journal.core.records import Snapshot
+from journal.core.records import FileSnapshot
 from journal.tools.directory import Directory
 from journal.tools.io import CallFiles
 from journal.tools.lifecycle import WorkspaceInfo
@@ -53,7 +53,7 @@ class ByHand(Protocol):
         """Begin an empty one."""
         ...
 
-    async def snapshot(self, run_id: str, *, key: str) -> Snapshot:
+    async def snapshot(self, run_id: str, *, key: str) -> FileSnapshot:
         """Keep what is in the directory."""
         ...
 

@@ -16,7 +16,7 @@ import anyio
 from msgspec.structs import replace
 
 from journal.core.errors import HandlerAborted, WorkspaceError
-from journal.core.records import FileChange, Record, Snapshot, TurnStatus
+from journal.core.records import FileChange, FileSnapshot, Record, TurnStatus
 from journal.replay.workspace import File, Tree
 from journal.tools.manifest import Manifest
 from journal.tools.working_tree import WorkingTree
@@ -110,7 +110,7 @@ class AttemptDirectory:
         except (WorkspaceError, OSError) as error:
             self._attempt.log.warning("workspace not cleaned up", error=type(error).__qualname__)
 
-    def _hold(self, manifest: Manifest, snapshot: Snapshot | None) -> None:
+    def _hold(self, manifest: Manifest, snapshot: FileSnapshot | None) -> None:
         self.manifest, self.snapshot = manifest, None if snapshot is None else snapshot.id
         self._attempt.files.workspace.hold(manifest.tree)
 
@@ -189,15 +189,15 @@ class AttemptDirectory:
         )
         return tuple(rejected), combined if is_changed else None
 
-    def save(self, manifest: Manifest, contents: Iterable[bytes]) -> Snapshot:
+    def save(self, manifest: Manifest, contents: Iterable[bytes]) -> FileSnapshot:
         """Make a snapshot durable. Blocks. Raises `WorkspaceError`."""
         return self.workspace.lifecycle.save(self.place, manifest, contents)
 
-    def known(self, snapshot: Snapshot) -> Manifest | None:
+    def known(self, snapshot: FileSnapshot) -> Manifest | None:
         """The files of a snapshot that was made ready, if they are there."""
         return self._known.get(snapshot.id)
 
-    def landed(self, manifest: Manifest, snapshot: Snapshot) -> None:
+    def landed(self, manifest: Manifest, snapshot: FileSnapshot) -> None:
         """That snapshot is named by a durable record."""
         self._known.clear()
         self._hold(manifest, snapshot)
