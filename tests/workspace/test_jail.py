@@ -9,6 +9,7 @@ import pytest
 from journal.core.errors import SnapshotMissing, WorkspaceFailed
 from journal.core.values import digest
 from journal.replay.workspace import File, Tree
+from journal.tools import working_tree
 from journal.tools.jail import Jail
 from journal.tools.manifest import Manifest, decode_manifest
 from journal.tools.snapshots import Snapshots
@@ -190,3 +191,30 @@ def test_what_is_written_and_deleted_in_place_of_the_tree(tmp_path: Path) -> Non
         assert {
             path for path, at in written.items() if os.access(at, os.X_OK) and at.stat().st_mode & 0o100
         } == {path for path, text in files.items() if text == "bb"}
+
+
+def test_the_clock_of_the_file_system_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes after us does so at a later time; and what no clock tells apart is read again.
+
+    File systems differ in how fine their clock is, so here it is one that stands still for a while.
+    """
+    _, working = tree_in(tmp_path)
+    Path(working.path, "a").write_text("x")
+    manifest = working.scan().manifest
+    looks: list[int] = []
+
+    def clock(_: WorkingTree) -> int:
+        looks.append(1)
+        return 10**20 if len(looks) > 3 else 0
+
+    monkeypatch.setattr(WorkingTree, "_clock", clock)
+    working.spoil()
+    working.bring(manifest)
+    assert len(looks) == 4
+    monkeypatch.setattr(WorkingTree, "_clock", lambda _: 0)
+    monkeypatch.setattr(working_tree, "_TICK_SECONDS", 0.01)
+    working.spoil()
+    working.bring(manifest)
+    assert [working.scan().read for _ in range(2)] == [1, 1]
+    monkeypatch.setattr(WorkingTree, "_clock", lambda _: 10**20)
+    assert [working.scan().read for _ in range(2)] == [1, 0]
