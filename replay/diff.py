@@ -273,7 +273,11 @@ def _files(run: Recorded, outcome: CallOutcome | None) -> dict[str, _Said]:
 
 
 def _change(change: FileChange) -> str:
-    return f"rejected: {change.rejected}" if change.rejected is not None else _file(file_of(change, 0))
+    if change.rejected is not None:
+        return f"rejected: {change.rejected}"
+    if change.snapshot is not None:
+        return f"snapshot {change.snapshot.id}"
+    return _file(file_of(change, 0))
 
 
 def _file(file: File | None) -> str:

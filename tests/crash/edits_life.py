@@ -81,4 +81,3 @@ def play(spec: Spec, kills: Kills, opener: Opener | None) -> float:
         if process(spec) if opener is None else here(spec, opener):
             return spec.later
         spec = msgspec.structs.replace(spec, later=spec.later + LEASE_SECONDS + 1)
-

@@ -1,4 +1,4 @@
-"""A run goes from store to store to store and back, by the commands; whoever exports it anywhere gets the same bytes."""
+"""A run goes from store to store to store and back, by the commands; whoever exports it gets the same bytes."""
 
 import asyncio
 import subprocess

@@ -13,6 +13,7 @@ from journal.core.records import (
     DocumentEdited,
     FileChange,
     FilesChanged,
+    FileSnapshot,
     TurnFinished,
 )
 from journal.replay.diff import Difference, diff, recorded
@@ -83,6 +84,7 @@ def test_they_part_at_documents_and_files() -> None:
             FileChange(path="/a", rejected="it was changed meanwhile"),
             "/a: rejected: it was changed meanwhile",
         ),
+        (FileChange(path="/a", snapshot=FileSnapshot(id="00ff")), "/a: snapshot 00ff"),
         (
             FileChange(path="/a", content=BlobRef(digest, 5), is_executable=True),
             f"/a: 5 bytes, digest {digest}, executable",
