@@ -152,14 +152,18 @@ def _contents(left: Recorded, right: Recorded) -> Iterator[Parting]:
         {doc: run.shown(versions[-1].value) for doc, versions in run.documents.versions.items() if versions}
         for run in (left, right)
     ]
-    files = [
-        {path: _Said(_file(run.workspace.tree.get(path))) for path in run.workspace.tree.paths()}
-        for run in (left, right)
-    ]
+    files = [_standing(run.workspace) for run in (left, right)]
     hows: tuple[tuple[How, list[dict[str, _Said]]], ...] = (("documents", docs), ("files", files))
     for how, (one, other) in hows:
         if one != other:
             yield _parting("", _Found(how, *_only(one, other)))
+
+
+def _standing(workspace: Workspace) -> dict[str, _Said]:
+    """Each file, or the snapshot of all."""
+    if workspace.snapshot is not None:
+        return {"/": _Said(f"snapshot {workspace.snapshot.id}")}
+    return {path: _Said(_file(workspace.tree.get(path))) for path in workspace.tree.paths()}
 
 
 def _turn(turn: str, left: Recorded, right: Recorded) -> Iterator[Parting | None]:

@@ -199,6 +199,11 @@ class Workspace:
         return self._snapshots[-1].snapshot if self._snapshots else None
 
     @property
+    def count(self) -> int:
+        """How many files there are."""
+        return self._tree.count if self.snapshot is None else self.snapshot.files
+
+    @property
     def snapshot_seq(self) -> int:
         """Of the record that named it; 0: there is none."""
         return self._snapshots[-1].seq if self._snapshots else 0

@@ -97,6 +97,21 @@ def test_they_part_at_documents_and_files() -> None:
     assert (parting.how, parting.left, parting.right) == ("documents", 'todo: ["a"]', None)
 
 
+def test_directories_differ_by_their_snapshots_in_the_end() -> None:
+    """The application's too, of which no call says anything."""
+
+    def written(name: str) -> Hand:
+        hand = Hand()
+        hand.start(1)
+        hand.finish()
+        hand.add(FilesChanged(v=2, changes=(FileChange(path="/", snapshot=FileSnapshot(id=name)),)))
+        return hand
+
+    assert compare(written("00aa"), written("00aa")).partings == []
+    (parting,) = compare(written("00aa"), written("00bb")).partings
+    assert (parting.how, parting.left, parting.right) == ("files", "/: snapshot 00aa", "/: snapshot 00bb")
+
+
 def test_they_part_at_an_input() -> None:
     left, right = Hand(), Hand()
     for hand, said in ((left, "one"), (right, "x" * 1000)):

@@ -52,6 +52,10 @@ edits = st.builds(DocumentEdit, doc=kinds, version=st.integers(1, 3), value=kept
 changes = st.builds(
     FileChange, path=paths, content=st.none() | kept, is_executable=st.booleans()
 ) | st.builds(FileChange, path=paths, rejected=st.just("so"))
+trees = st.builds(
+    FileSnapshot, id=st.sampled_from(["00aa", "00bb", "00cc"]), files=st.integers(0, 3), root=st.just("/r")
+)
+changes |= st.builds(FileChange, path=st.just("/"), snapshot=trees)
 names = st.sampled_from(["n", "m"])
 bodies = st.one_of(
     st.builds(DocumentEdited, edit=edits),
