@@ -165,7 +165,9 @@ class _FileVersion(msgspec.Struct, frozen=True, gc=False):
     file: File | None
 
 
-class _SnapshotVersion(msgspec.Struct, frozen=True, gc=False):
+class SnapshotVersion(msgspec.Struct, frozen=True, gc=False):
+    """A snapshot of a directory workspace that counted from record `seq` on, which named it."""
+
     seq: int
     snapshot: FileSnapshot
 
@@ -182,7 +184,7 @@ class Workspace:
         """Who needs the tree to stay as it is."""
         self._versions: dict[str, list[_FileVersion]] = {}
         """Everything that counted, oldest first, by path; of files that were restored nothing until they change."""
-        self._snapshots: list[_SnapshotVersion] = []
+        self._snapshots: list[SnapshotVersion] = []
         self.nonce = b""
         """Of the run."""
         self.named: set[str] = set()
@@ -208,10 +210,9 @@ class Workspace:
         """Of the record that named it; 0: there is none."""
         return self._snapshots[-1].seq if self._snapshots else 0
 
-    def snapshot_at(self, seq: int) -> FileSnapshot | None:
+    def snapshot_at(self, seq: int) -> SnapshotVersion | None:
         """The one that counted behind record `seq`."""
-        version = version_at(self._snapshots, seq)
-        return None if version is None else version.snapshot
+        return version_at(self._snapshots, seq)
 
     def hold(self, tree: Tree) -> None:
         """Let `tree`, of a snapshot, be the files as they stand."""
@@ -267,7 +268,7 @@ class Workspace:
             if change.rejected is not None:
                 continue
             if change.snapshot is not None:
-                insert(self._snapshots, _SnapshotVersion(seq, change.snapshot))
+                insert(self._snapshots, SnapshotVersion(seq, change.snapshot))
                 continue
             versions = self._versions_of(change.path)
             insert(versions, _FileVersion(seq, file_of(change, seq)))
@@ -279,7 +280,7 @@ class Workspace:
 
     def restore_snapshot(self, seq: int, snapshot: FileSnapshot) -> None:
         """Begin with this one, which record `seq` named."""
-        self._snapshots = [_SnapshotVersion(seq, snapshot)]
+        self._snapshots = [SnapshotVersion(seq, snapshot)]
 
     def _versions_of(self, path: str) -> list[_FileVersion]:
         versions = self._versions.get(path)

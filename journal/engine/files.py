@@ -29,14 +29,13 @@ from journal.core.records import (
     CallOutcome,
     FileChange,
     FilesChanged,
-    FileSnapshot,
     Record,
     TurnStatus,
     Value,
 )
 from journal.engine.digest import Source
 from journal.engine.directories import AttemptDirectory, CallChanges, outlasted
-from journal.replay.workspace import File, Tree, Workspace, digest_of, obstacle
+from journal.replay.workspace import File, SnapshotVersion, Tree, Workspace, digest_of, obstacle
 from journal.tools.directory import Directory, DirectoryWorkspace
 from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching
 
@@ -175,13 +174,13 @@ class AttemptFiles:
         """What a change that is made now is made on."""
         return self._ahead or self.workspace.tree
 
-    async def tree_of(self, snapshot: FileSnapshot) -> Tree:
+    async def tree_of(self, version: SnapshotVersion) -> Tree:
         """All files of a snapshot that the log names. Raises `LogUnreadable` where it is not there."""
         assert self.directory is not None
         try:
-            return await self.directory.tree_of(snapshot.id)
+            return await self.directory.tree_of(version.snapshot.id)
         except SnapshotMissing as error:
-            raise self._unreadable(str(error)) from error
+            raise self._unreadable(str(error), version.seq) from error
 
     async def content(self, path: str, file: File) -> bytes:
         """The bytes of a file of the log. Raises `LogUnreadable` where there are none, or others."""
@@ -197,10 +196,11 @@ class AttemptFiles:
         try:
             return await directory.read(file.digest)
         except SnapshotMissing as error:
-            raise self._unreadable(f"{path!r} of its files: {error}") from error
+            reason = f"{path!r} of its files: {error}"
+            raise self._unreadable(reason, self.workspace.snapshot_seq) from error
 
-    def _unreadable(self, reason: str) -> LogUnreadable:
-        run, seq = self._attempt.holding.run, self._attempt.holding.last
+    def _unreadable(self, reason: str, seq: int) -> LogUnreadable:
+        run = self._attempt.holding.run
         return LogUnreadable(run_id=run, cause=CorruptRecord(run_id=run, seq=seq, reason=reason))
 
     async def _fetched(self, path: str, file: File) -> bytes:

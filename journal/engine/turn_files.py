@@ -122,12 +122,13 @@ class _Files:
 
     async def at(self, seq: int) -> Tree:
         """All files as they stood behind record `seq`."""
-        snapshot = self._files.workspace.snapshot_at(seq)
-        if snapshot is None:
+        version = self._files.workspace.snapshot_at(seq)
+        if version is None:
             return self._files.workspace.at(seq)
-        if snapshot.id not in self._trees:
-            self._trees[snapshot.id] = await self._files.tree_of(snapshot)
-        return self._trees[snapshot.id]
+        name = version.snapshot.id
+        if name not in self._trees:
+            self._trees[name] = await self._files.tree_of(version)
+        return self._trees[name]
 
     async def file_at(self, path: str, seq: int) -> File | None:
         """The file there, as it stood behind record `seq`."""

@@ -80,6 +80,10 @@ async def test_what_the_handler_read_is_the_same_on_replay(world_url: str, tmp_p
     replayed = await replay(work, await read_file(tmp_path / "r.jsonl"))
     assert replayed.verdict == "same", replayed.detail
     assert seen[2] == last
+    shutil.rmtree(tmp_path / "root")
+    replayed = await replay(work, await read_file(tmp_path / "r.jsonl"))
+    assert replayed.verdict == "unreadable"
+    assert "cannot be read under" in replayed.detail
 
 
 async def test_looks_at_once_are_answered_each_at_its_place(tmp_path: Path) -> None:
@@ -263,4 +267,3 @@ def test_a_kill_at_every_point_changes_nothing_of_what_is_read(tmp_path: Path) -
         assert json.loads(finished.output) == [["/a", "/b"], "b", "more"]
 
     assert len(crash_everywhere(reader, None, check=same).crashes) > 8
-    shutil.rmtree(tmp_path / "root")
