@@ -49,11 +49,11 @@ from journal.core.records import (
     TurnStatus,
     Value,
 )
+from journal.engine.attempt_files import AttemptFiles
 from journal.engine.calls import Named
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
 from journal.engine.documents import AttemptDocs
-from journal.engine.files import AttemptFiles
 from journal.engine.inputs import SentInputs
 from journal.engine.order import Order
 from journal.engine.parting import where_inputs_part

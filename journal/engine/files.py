@@ -1,94 +1,41 @@
-"""Files in a turn: what a call reads and changes, and how a change gets into the log.
+"""Files in a call: what it reads and changes, and what of it lies in its outcome.
 
 A call works on the tree as it was when it first looked, with its own changes over it; they lie in its outcome, so they
 are durable with it or not at all. Contents are fetched when they are read. Next: `editing.py` (the outcome),
 `directories.py` (where the files are in a directory). Long since what a call reads, changes and leaves is one state.
 """
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from journal.core import values
-from journal.core.codec import Blob, open_record
+from journal.core.codec import Blob
 from journal.core.errors import (
-    CorruptRecord,
     FileMissing,
     FileNotText,
     InvalidOptions,
-    InvalidReference,
-    LogError,
-    LogUnreadable,
     NotInTurn,
     PathRefused,
-    SnapshotMissing,
 )
 from journal.core.records import (
     BlobRef,
-    CallOutcome,
     FileChange,
-    FilesChanged,
-    Record,
-    TurnStatus,
     Value,
 )
-from journal.engine.digest import Source
 from journal.engine.directories import AttemptDirectory, CallChanges, outlasted
-from journal.replay.workspace import File, SnapshotVersion, Tree, Workspace, digest_of, obstacle
-from journal.tools.directory import Directory, DirectoryWorkspace
-from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching
+from journal.replay.workspace import File, Tree, digest_of, obstacle
+from journal.tools.directory import Directory
+from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
+    from journal.engine.attempt_files import AttemptFiles
 
 INLINE_BYTES = 4096
 """Of a file that lies in its record."""
 INLINE_BYTES_A_RECORD = 64 * 1024
 """Of all of them in one record."""
-CACHE_BYTES = 16 * 1024 * 1024
-
-
-class Contents:
-    """Bytes of files by digest; those not read for longest are let go."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[bytes, bytes] = OrderedDict()
-        self._size = 0
-
-    def get(self, digest: bytes) -> bytes | None:
-        """The bytes, if they are here."""
-        data = self._known.get(digest)
-        if data is not None:
-            self._known.move_to_end(digest)
-        return data
-
-    def put(self, digest: bytes, data: bytes) -> None:
-        """Keep them for a while."""
-        if digest not in self._known:
-            self._known[digest] = data
-            self._size += len(data)
-        while self._size > CACHE_BYTES:
-            self._size -= len(self._known.popitem(last=False)[1])
-
-
-async def read_content(source: Source, run: str, path: str, file: File) -> bytes:
-    """The bytes of the file, from where the log says that they are. Raises `CorruptRecord`."""
-    if not file.is_inline:
-        return await source.get_blob(run, file.digest.hex())
-    for record in await source.read(run, after=file.seq - 1, limit=1):
-        for change in changes_in(record):
-            if change.path == path and isinstance(change.content, bytes):
-                return change.content
-    raise CorruptRecord(run_id=run, seq=file.seq, reason=f"the file {path!r} is not in it")
-
-
-def changes_in(record: Record) -> tuple[FileChange, ...]:
-    """The changes of files that the record holds."""
-    body = open_record(record)
-    if isinstance(body, CallOutcome):
-        return body.files
-    return body.changes if isinstance(body, FilesChanged) else ()
 
 
 def as_bytes(data: bytes | str) -> bytes:
@@ -96,130 +43,10 @@ def as_bytes(data: bytes | str) -> bytes:
     return data.encode() if isinstance(data, str) else memoryview(data).tobytes()
 
 
-class AttemptFiles:
-    """The workspace of the run as one attempt knows it."""
-
-    def __init__(self, attempt: "Attempt") -> None:
-        self._attempt = attempt
-        folded = attempt.history.folded
-        self.workspace = Workspace() if folded is None or not attempt.agent.has_files else folded.workspace
-        workspace = attempt.agent.workspace or VirtualWorkspace()
-        self.durable = workspace.durable
-        self.directory: AttemptDirectory | None = None
-        """Where the files are in a directory."""
-        if isinstance(workspace, DirectoryWorkspace):
-            self.limits = workspace.quotas
-            self.directory = AttemptDirectory(attempt, workspace)
-        else:
-            self.limits = workspace
-        self._contents = Contents()
-        self._ahead: Tree | None = None
-        """What changes that are packed into one batch make of the tree, before it has landed."""
-
-    def check_trust(self) -> None:
-        """Raise `ClaimLost` if the claim may have run out."""
-        self._attempt.holding.check_trust()
-
-    async def open(self) -> None:
-        """Take the files up where the log leaves them. Raises `WorkspaceError`."""
-        if self.directory is not None:
-            if self.workspace.tree.count:
-                raise InvalidReference(
-                    what=self._attempt.holding.run,
-                    why="its files are in its log: it began with a VirtualWorkspace",
-                )
-            await self.directory.open()
-        elif self.workspace.snapshot is not None:
-            raise InvalidReference(
-                what=self._attempt.holding.run,
-                why=f"its files are under {self.workspace.snapshot.root}: it began with a DirectoryWorkspace",
-            )
-
-    async def close(self, ended: TurnStatus | None) -> None:
-        """The turn is over here, in that way."""
-        if self.directory is not None:
-            await self.directory.close(ended)
-
-    async def add(self, record: Record) -> None:
-        """Somebody else changed files."""
-        self.workspace.add(record)
-        if self.directory is not None:
-            await self.directory.follow(record)
-
-    async def fetch(self, changes: tuple[FileChange, ...]) -> None:
-        """Make ready what `changes`, of evidence, name."""
-        if self.directory is not None:
-            await self.directory.fetch(changes)
-
-    def landed(self, changes: tuple[FileChange, ...], contents: dict[bytes, bytes], seq: int) -> None:
-        """Changes of ours are durable, as record `seq`."""
-        self._ahead = None
-        if not self.durable:
-            self.workspace.keep(changes, contents)
-            return
-        for digest, data in contents.items():
-            self._contents.put(digest, data)
-        self.workspace.apply(changes, seq)
-
-    def begin_batch(self) -> None:
-        """What is made next rests on the log alone."""
-        self._ahead = None
-
-    def ahead(self, changes: tuple[FileChange, ...]) -> None:
-        """What is made next in the same batch rests on these changes too."""
-        self._ahead = self._ahead or Tree(self.workspace.tree)
-        self._ahead.take(changes)
-
-    def base(self) -> Tree:
-        """What a change that is made now is made on."""
-        return self._ahead or self.workspace.tree
-
-    async def tree_of(self, version: SnapshotVersion) -> Tree:
-        """All files of a snapshot that the log names. Raises `LogUnreadable` where it is not there."""
-        assert self.directory is not None
-        try:
-            return await self.directory.tree_of(version.snapshot.id)
-        except SnapshotMissing as error:
-            raise self._unreadable(str(error), version.seq) from error
-
-    async def content(self, path: str, file: File) -> bytes:
-        """The bytes of a file of the log. Raises `LogUnreadable` where there are none, or others."""
-        data = self._contents.get(file.digest) if file.data is None else file.data
-        if data is None and self.directory is not None:
-            data = await self._read(self.directory, path, file)
-        if data is None:
-            data = await self._fetched(path, file)
-            self._contents.put(file.digest, data)
-        return data
-
-    async def _read(self, directory: AttemptDirectory, path: str, file: File) -> bytes:
-        try:
-            return await directory.read(file.digest)
-        except SnapshotMissing as error:
-            reason = f"{path!r} of its files: {error}"
-            raise self._unreadable(reason, self.workspace.snapshot_seq) from error
-
-    def _unreadable(self, reason: str, seq: int) -> LogUnreadable:
-        run = self._attempt.holding.run
-        return LogUnreadable(run_id=run, cause=CorruptRecord(run_id=run, seq=seq, reason=reason))
-
-    async def _fetched(self, path: str, file: File) -> bytes:
-        attempt, holding = self._attempt, self._attempt.holding
-        try:
-            data = await attempt.outlasting(lambda: read_content(holding.world, holding.run, path, file))
-            if values.digest(data) != file.digest:
-                raise CorruptRecord(
-                    run_id=holding.run, seq=file.seq, reason=f"{path!r} has other bytes than it names"
-                )
-        except LogError as error:
-            raise LogUnreadable(run_id=holding.run, cause=error) from error
-        return data
-
-
 class CallFiles:
     """`io.files`: the workspace as the running call sees it, its own changes included."""
 
-    def __init__(self, files: AttemptFiles) -> None:
+    def __init__(self, files: "AttemptFiles") -> None:
         self._files = files
         self._tree = Tree(files.workspace.view())
         self._written: dict[bytes, bytes] = {}

@@ -3,8 +3,8 @@
 import asyncio
 
 from journal.core.errors import FileMissing, PathRefused
+from journal.engine.attempt_files import read_content
 from journal.engine.digest import Source
-from journal.engine.files import read_content
 from journal.replay.workspace import Tree, Workspace
 from journal.tools.snapshots import Snapshots
 

@@ -19,7 +19,7 @@ from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
-    from journal.engine.files import AttemptFiles
+    from journal.engine.attempt_files import AttemptFiles
 
 _NOW = sys.maxsize
 
