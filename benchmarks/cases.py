@@ -12,7 +12,7 @@ from statistics import median
 
 import msgspec
 
-from benchmarks import door, footprint, replaying, resuming
+from benchmarks import door, footprint, replaying, restoring, resuming
 from benchmarks import files as changing
 from benchmarks.conversation import log_ratio
 from benchmarks.engine import engine
@@ -275,6 +275,14 @@ def files(setting: Setting, store: Store) -> Iterator[Result]:
     yield Result("files_start", store.world, start * 1e3, "ms to the turn", "", None)
 
 
+def restore(setting: Setting, _: Store) -> Iterator[Result]:
+    """A directory workspace of 1,000 files and 50 MB restored, against `cp -r`; a look through it; one file changed."""
+    seconds, ratio, looked, changed = restoring.measure(setting.directory, setting.rounds * 3)
+    yield Result("restore", "-", seconds * 1e3, "ms", "cp -r", ratio)
+    yield Result("restore_look", "-", looked * 1e3, "ms", "", None)
+    yield Result("restore_changed", "-", changed * 1e3, "ms to the snapshot", "", None)
+
+
 def import_time(_: Setting, _store: Store) -> Iterator[Result]:
     """`import journal`, over bare Python."""
     bare, full = footprint.import_ms("journal")
@@ -298,9 +306,12 @@ CASES: dict[str, Case] = {
     "memory": memory,
     "conversation": conversation,
     "files": files,
+    "restore": restore,
     "import": import_time,
 }
-ON_SQLITE = frozenset({"replay", "resume_turns", "paced", "memory", "conversation", "files", "import"})
+ON_SQLITE = frozenset(
+    {"replay", "resume_turns", "paced", "memory", "conversation", "files", "restore", "import"}
+)
 """Those that are measured once, with the embedded default."""
 ARE_PEERS_HERE = all(find_spec(name) is not None for name in ("dbos", "langgraph"))
 """Whether the extra `bench` is installed."""

@@ -86,5 +86,6 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("files_cpu", "sqlite", ""): Target("ratio", at_most=1.5),
     ("files_fold", "sqlite", ""): Target("value", at_least=100_000),  # records/s, documents and trees
     ("files_start", "sqlite", ""): Target("value", at_most=500.0),  # ms
+    ("restore", "-", "cp -r"): Target("ratio", at_most=2.0),
     ("import", "-", ""): Target("value", at_most=100.0),  # ms over bare Python
 }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from journal.engine.journal import Journal
     from journal.engine.turn import Turn
     from journal.engine.worker import Worker
+    from journal.tools.directory import DirectoryWorkspace
     from journal.tools.documents import Document, define_doc
     from journal.tools.io import io
     from journal.tools.model_retry import ModelRetry
@@ -49,6 +50,7 @@ __all__ = [
     "CallTimeout",
     "CannotTell",
     "DidNotHappen",
+    "DirectoryWorkspace",
     "Document",
     "Event",
     "Handle",
@@ -121,6 +123,7 @@ _HOMES = {
     "journal.tools.result": ("ToolResult",),
     "journal.tools.retry": ("Retry",),
     "journal.tools.tool": ("Step", "Tool", "step", "tool"),
+    "journal.tools.directory": ("DirectoryWorkspace",),
     "journal.tools.workspace": ("VirtualWorkspace",),
     "journal.worlds": ("open_world",),
 }

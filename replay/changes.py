@@ -32,7 +32,7 @@ class Content:
         """How much there is, as in ``2 documents, 1 file``; empty if there is nothing."""
         counts = {
             "document": sum(1 for versions in self.documents.versions.values() if versions),
-            "file": self.workspace.tree.count,
+            "file": self.workspace.count,
             "checkpoint": len(self.checkpoints.all()),
         }
         return ", ".join(
@@ -79,7 +79,7 @@ def documents(before: Documents, after: Documents) -> Iterator[DocumentChange]:
 
 
 def files(before: Workspace, after: Workspace) -> Iterator[FileDifference]:
-    """Those with other bytes, or that can be run now and could not be, by path."""
+    """Those with other bytes, or that can be run now and could not be, by path. Directories hold their trees."""
     for path in sorted({*before.tree.paths(), *after.tree.paths()}):
         old, new = before.tree.get(path), after.tree.get(path)
         if _file_of(old) != _file_of(new):

@@ -152,14 +152,18 @@ def _contents(left: Recorded, right: Recorded) -> Iterator[Parting]:
         {doc: run.shown(versions[-1].value) for doc, versions in run.documents.versions.items() if versions}
         for run in (left, right)
     ]
-    files = [
-        {path: _Said(_file(run.workspace.tree.get(path))) for path in run.workspace.tree.paths()}
-        for run in (left, right)
-    ]
+    files = [_standing(run.workspace) for run in (left, right)]
     hows: tuple[tuple[How, list[dict[str, _Said]]], ...] = (("documents", docs), ("files", files))
     for how, (one, other) in hows:
         if one != other:
             yield _parting("", _Found(how, *_only(one, other)))
+
+
+def _standing(workspace: Workspace) -> dict[str, _Said]:
+    """Each file, or the snapshot of all."""
+    if workspace.snapshot is not None:
+        return {"/": _Said(f"snapshot {workspace.snapshot.id}")}
+    return {path: _Said(_file(workspace.tree.get(path))) for path in workspace.tree.paths()}
 
 
 def _turn(turn: str, left: Recorded, right: Recorded) -> Iterator[Parting | None]:
@@ -273,7 +277,11 @@ def _files(run: Recorded, outcome: CallOutcome | None) -> dict[str, _Said]:
 
 
 def _change(change: FileChange) -> str:
-    return f"rejected: {change.rejected}" if change.rejected is not None else _file(file_of(change, 0))
+    if change.rejected is not None:
+        return f"rejected: {change.rejected}"
+    if change.snapshot is not None:
+        return f"snapshot {change.snapshot.id}"
+    return _file(file_of(change, 0))
 
 
 def _file(file: File | None) -> str:

@@ -41,7 +41,7 @@ from journal.replay.documents import EDITED_MEANWHILE, Documents
 from journal.replay.fold import RunFold
 from journal.replay.history import is_of_run
 from journal.replay.state import CallState
-from journal.replay.workspace import Workspace, standing
+from journal.replay.workspace import Workspace, resting, standing
 
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -273,7 +273,10 @@ class Prefix:
         if not outcome.edits and not outcome.files:
             return outcome
         edits = tuple(map(self._edit, outcome.edits))
-        files = standing(outcome.files, self._workspace.tree)
+        now = self._workspace.snapshot
+        files = tuple(resting(change, None if now is None else now.id) for change in outcome.files)
+        if all(change.snapshot is None for change in files):
+            files = standing(files, self._workspace.tree)
         self._documents.apply(edits, seq)
         self._workspace.apply(files, seq)
         is_same = (edits, files) == (outcome.edits, outcome.files)

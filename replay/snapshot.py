@@ -17,7 +17,9 @@ from journal.core.records import (
     CheckpointWritten,
     DocumentEdited,
     FilesChanged,
+    FileSnapshot,
     Record,
+    RunCreated,
     Snapshot,
     TurnRetried,
     Value,
@@ -34,7 +36,7 @@ EVERY = 500
 """Records after which another pays, at the earliest."""
 BYTES_A_RECORD = 128
 """It may add so many to each record since the last one: about a quarter of what that takes in a store."""
-_BYTES_A_FILE = 96
+_BYTES_A_FILE, _BYTES_A_NAME = 96, 34
 
 
 class SnapshotOutdated(Exception):
@@ -57,6 +59,16 @@ class _File(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_executable: bool
 
 
+class _Named(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The snapshot of a directory workspace that counts, by the record that named it."""
+
+    seq: int
+    id: str
+    files: int
+    size: int
+    root: str
+
+
 class _Checkpoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str
     sequence: int
@@ -73,6 +85,11 @@ class _State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     checkpoints: tuple[_Checkpoint, ...]
     highest: tuple[tuple[str, int], ...]
     """Of the sequences ever given, by name of checkpoint."""
+    nonce: bytes
+    """Of the run."""
+    directory: _Named | None
+    named: tuple[str, ...]
+    """All snapshots of directories that any record named."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -85,6 +102,7 @@ _TYPES = frozenset(
         CheckpointWritten,
         DocumentEdited,
         FilesChanged,
+        RunCreated,
         TurnRetried,
     )
 )
@@ -124,7 +142,8 @@ class Folded:
         """About the bytes of a snapshot, without making one."""
         sizes = [_inline(versions[-1].value) for versions in self.documents.versions.values() if versions]
         sizes += [_inline(known.payload) for known in self.checkpoints.all()]
-        return sum(sizes) + _BYTES_A_FILE * self.workspace.tree.count
+        named = _BYTES_A_NAME * len(self.workspace.named)
+        return sum(sizes) + _BYTES_A_FILE * self.workspace.tree.count + named
 
     def encode(self) -> bytes:
         """What stands, as bytes that depend on nothing else."""
@@ -139,8 +158,18 @@ class Folded:
             ),
             tuple(_Checkpoint(c.name, c.sequence, c.seq, c.time, c.payload) for c in self.checkpoints.all()),
             tuple(sorted(self.checkpoints.highest.items())),
+            self.workspace.nonce,
+            self._named(),
+            tuple(sorted(self.workspace.named)),
         )
         return _encode(state)
+
+    def _named(self) -> _Named | None:
+        workspace = self.workspace
+        last = workspace.snapshot
+        if last is None:
+            return None
+        return _Named(workspace.snapshot_seq, last.id, last.files, last.size, last.root)
 
     def snapshot(self, upto: int) -> tuple[Snapshot, Blob]:
         """What stands, where record `upto` was the last that was taken in."""
@@ -164,6 +193,11 @@ def restored(snapshot: Snapshot, data: bytes) -> Folded | None:
     folded.workspace.restore(
         (of.path, File(of.digest, of.size, of.seq, of.is_inline, of.is_executable)) for of in state.files
     )
+    folded.workspace.nonce = state.nonce
+    folded.workspace.named.update(state.named)
+    if (last := state.directory) is not None:
+        there = FileSnapshot(id=last.id, files=last.files, size=last.size, root=last.root)
+        folded.workspace.restore_snapshot(last.seq, there)
     for each in state.checkpoints:
         folded.checkpoints.written(Checkpoint(each.name, each.sequence, each.seq, each.time, each.payload))
     folded.checkpoints.highest.update(state.highest)

@@ -209,11 +209,20 @@ def _fate(
 
 
 def marks(outcome: CallOutcome) -> list[str]:
-    """What the call changed, in short: ``files: +2 ~1 -1`` (new, changed, gone; ``!1`` rejected), ``doc todo``."""
+    """What the call changed, in short: ``files: +2 ~1 -1`` (new, changed, gone; ``!1`` rejected), ``doc todo``.
+
+    Of a directory: ``files: 3 in snapshot 1a2b3c4d``, which are all that there are then.
+    """
     found: list[str] = []
     if outcome.files:
         counts = Counter(_sign(change) for change in outcome.files)
-        found.append("files: " + " ".join(f"{sign}{counts[sign]}" for sign in "+~-!" if counts[sign]))
+        words = [
+            f"{change.snapshot.files:,} in snapshot {change.snapshot.id[:8]}"
+            for change in outcome.files
+            if change.snapshot is not None and change.rejected is None
+        ]
+        words += [f"{sign}{counts[sign]}" for sign in "+~-!" if counts[sign]]
+        found.append(f"files: {' '.join(words)}")
     for doc in dict.fromkeys(edit.doc for edit in outcome.edits):
         is_rejected = all(edit.rejected is not None for edit in outcome.edits if edit.doc == doc)
         found.append(f"doc {doc}{'!' if is_rejected else ''}")
@@ -223,6 +232,8 @@ def marks(outcome: CallOutcome) -> list[str]:
 def _sign(change: FileChange) -> str:
     if change.rejected is not None:
         return "!"
+    if change.snapshot is not None:
+        return ""
     if change.content is None:
         return "-"
     return "+" if change.base is None else "~"

@@ -1,6 +1,6 @@
 """What documents and files share: values that held from a record on, and which of them a retry set aside. Pure."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from typing import Protocol, TypeVar
 
@@ -35,6 +35,12 @@ def insert(versions: list[V], version: V) -> None:
     place = bisect_left(versions, version.seq, key=_seq)
     if versions[place].seq != version.seq:
         versions.insert(place, version)
+
+
+def version_at(versions: list[V], seq: int) -> V | None:
+    """The one that held behind record `seq`."""
+    place = bisect_right(versions, seq, key=_seq)
+    return versions[place - 1] if place else None
 
 
 def without(versions: list[V], gone: Collection[int]) -> list[V]:

@@ -5,7 +5,6 @@ no more. The fold knows where the contents are, not what they are. Next: `tools/
 changes count), `engine/files.py` (how changes get in).
 """
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -14,8 +13,17 @@ from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import open_record
-from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, TurnRetried
-from journal.replay.versions import insert, set_aside, without
+from journal.core.records import (
+    BlobRef,
+    CallOutcome,
+    FileChange,
+    FilesChanged,
+    FileSnapshot,
+    Record,
+    RunCreated,
+    TurnRetried,
+)
+from journal.replay.versions import insert, set_aside, version_at, without
 
 READ_MARK = "@files"
 """What the keys of a handler's looks at files begin with."""
@@ -36,6 +44,8 @@ class File(msgspec.Struct, frozen=True, gc=False):
     is_inline: bool
     """Whether the bytes are in that record; else in the blob that the digest names."""
     is_executable: bool = False
+    is_link: bool = False
+    """Whether it is a symbolic link, whose target are the bytes; nobody follows it."""
     data: bytes | None = None
     """The bytes themselves, of a file that is in no log."""
 
@@ -77,6 +87,15 @@ class Tree:
         """Bytes of all files."""
         self.count: int = 0 if below is None else below.count
         """Files."""
+
+    def flat(self) -> "Tree":
+        """The same files, over no other tree."""
+        if self.below is None:
+            return self.copy()
+        flat = self.below.flat()
+        for path, file in self.files.items():
+            flat.put(path, file)
+        return flat
 
     def copy(self) -> "Tree":
         """Another tree of the same files, over the same one."""
@@ -146,18 +165,18 @@ class _FileVersion(msgspec.Struct, frozen=True, gc=False):
     file: File | None
 
 
-def _file_at(versions: list[_FileVersion], seq: int) -> File | None:
-    """What of `versions` stood behind record `seq`."""
-    place = bisect_right(versions, seq, key=_seq)
-    return versions[place - 1].file if place else None
+class SnapshotVersion(msgspec.Struct, frozen=True, gc=False):
+    """A snapshot of a directory workspace that counted from record `seq` on, which named it."""
 
-
-def _seq(version: _FileVersion) -> int:
-    return version.seq
+    seq: int
+    snapshot: FileSnapshot
 
 
 class Workspace:
-    """Feed it all records of a run in order; `tree` is what they come to."""
+    """Feed it all records of a run in order; `tree` is what they come to.
+
+    Of a directory workspace they name snapshots, and it is for others to read the last one, and to `hold` its tree.
+    """
 
     def __init__(self) -> None:
         self._tree = Tree()
@@ -165,32 +184,62 @@ class Workspace:
         """Who needs the tree to stay as it is."""
         self._versions: dict[str, list[_FileVersion]] = {}
         """Everything that counted, oldest first, by path; of files that were restored nothing until they change."""
+        self._snapshots: list[SnapshotVersion] = []
+        self.nonce = b""
+        """Of the run."""
+        self.named: set[str] = set()
+        """All snapshots that any record names, whether they count or not."""
 
     @property
     def tree(self) -> Tree:
         """The files as they stand; it goes on changing with `add`."""
         return self._tree
 
-    def snapshot(self) -> Tree:
+    @property
+    def snapshot(self) -> FileSnapshot | None:
+        """The last one that counts."""
+        return self._snapshots[-1].snapshot if self._snapshots else None
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+        return self._tree.count if self.snapshot is None else self.snapshot.files
+
+    @property
+    def snapshot_seq(self) -> int:
+        """Of the record that named it; 0: there is none."""
+        return self._snapshots[-1].seq if self._snapshots else 0
+
+    def snapshot_at(self, seq: int) -> SnapshotVersion | None:
+        """The one that counted behind record `seq`."""
+        return version_at(self._snapshots, seq)
+
+    def hold(self, tree: Tree) -> None:
+        """Let `tree`, of a snapshot, be the files as they stand."""
+        self._tree, self._readers = tree, 0
+
+    def view(self) -> Tree:
         """The files as they stand, which stay so until `release`."""
         self._readers += 1
         return self._tree
 
-    def release(self, snapshot: Tree) -> None:
+    def release(self, view: Tree) -> None:
         """It is needed no more. One that is never given back costs a copy of the tree."""
-        if snapshot is self._tree:
+        if view is self._tree:
             self._readers -= 1
 
     def file_at(self, path: str, seq: int) -> File | None:
         """The file there, as it stood behind record `seq`."""
-        return _file_at(self._versions.get(path, []), seq)
+        version = version_at(self._versions.get(path, []), seq)
+        return None if version is None else version.file
 
     def at(self, seq: int) -> Tree:
         """All files as they stood behind record `seq`."""
         tree = Tree()
         for path, versions in self._versions.items():
-            if (file := _file_at(versions, seq)) is not None:
-                tree.put(path, file)
+            version = version_at(versions, seq)
+            if version is not None and version.file is not None:
+                tree.put(path, version.file)
         return tree
 
     def add(self, record: Record) -> None:
@@ -206,11 +255,20 @@ class Workspace:
             self.apply(body.changes, record.seq)
         elif record.type == TurnRetried.TYPE:
             self._set_aside(set_aside(record))
+        elif record.type == RunCreated.TYPE:
+            body = open_record(record)
+            assert isinstance(body, RunCreated)
+            self.nonce = body.nonce
 
     def apply(self, changes: Iterable[FileChange], seq: int) -> None:
         """Let `changes` of record `seq` count."""
         for change in changes:
+            if change.snapshot is not None:
+                self.named.add(change.snapshot.id)
             if change.rejected is not None:
+                continue
+            if change.snapshot is not None:
+                insert(self._snapshots, SnapshotVersion(seq, change.snapshot))
                 continue
             versions = self._versions_of(change.path)
             insert(versions, _FileVersion(seq, file_of(change, seq)))
@@ -219,6 +277,10 @@ class Workspace:
     def restore(self, files: Iterable[tuple[str, File]]) -> None:
         """Begin with these files, by path; what was before them is not known."""
         self._tree.fill(files)
+
+    def restore_snapshot(self, seq: int, snapshot: FileSnapshot) -> None:
+        """Begin with this one, which record `seq` named."""
+        self._snapshots = [SnapshotVersion(seq, snapshot)]
 
     def _versions_of(self, path: str) -> list[_FileVersion]:
         versions = self._versions.get(path)
@@ -241,6 +303,7 @@ class Workspace:
     def _set_aside(self, gone: set[int]) -> None:
         if not gone:
             return
+        self._snapshots = without(self._snapshots, gone)
         for path, versions in self._versions.items():
             left = without(versions, gone)
             if len(left) < len(versions):
@@ -308,6 +371,14 @@ def standing(
         else change
         for change in every
     )
+
+
+def resting(change: FileChange, snapshot: str | None) -> FileChange:
+    """`change`, rejected if it names a snapshot that was not made on `snapshot`, the files as they are."""
+    base = None if snapshot is None else bytes.fromhex(snapshot)
+    if change.rejected is not None or change.snapshot is None or change.base == base:
+        return change
+    return replace(change, snapshot=None, rejected=MEANWHILE)
 
 
 def _growth(file: File | None, before: File | None) -> tuple[int, int]:

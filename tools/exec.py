@@ -18,6 +18,7 @@ import msgspec
 from journal.core.errors import CommandRefused, InvalidOptions
 from journal.tools.child import Ended, run_child, signal_name
 from journal.tools.command_line import split
+from journal.tools.io import io
 from journal.tools.limits import checked_bytes, checked_seconds, is_utf8
 from journal.tools.tool import Tool, tool
 
@@ -30,6 +31,8 @@ _MOST_TOOL_OUTPUT = 512 * 1024
 """JSON may take six bytes for one, there are two streams, and a value has at most 8 MiB."""
 _MOST_COMMAND = 128 * 1024
 _MOST_LINKS = 40
+WORKSPACE = "workspace"
+"""In place of a path: the directory of the call."""
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +60,10 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 class HostCommands:
     """Runs programs of the host: see the module. Does nothing until `run` is awaited.
 
-    `cwd`: where they run, an absolute path. `allow`: the names that may be started, found on `path`, or absolute
-    paths; ``"any"`` for every program; nothing unless given. `path`: absolute directories; it is their PATH, too.
+    `cwd`: where they run, an absolute path; or ``"workspace"``, the directory of the call, of an agent that has a
+    `DirectoryWorkspace`: what they change there, the call has changed. `allow`: the names that may be started, found
+    on `path`, or absolute paths; ``"any"`` for every program; nothing unless given. `path`: absolute directories; it
+    is their PATH, too.
     `env`: their environment besides PATH and HOME (`cwd`, unless given): nothing is inherited. `timeout`, and `grace`
     between SIGTERM and SIGKILL, in seconds. `max_output`: bytes kept of each stream. Raises `InvalidOptions`.
     """
@@ -74,14 +79,18 @@ class HostCommands:
         max_output: int = MAX_OUTPUT_BYTES,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        self.cwd = _absolute(os.fspath(cwd), "cwd")
+        self.cwd = cwd if cwd == WORKSPACE else _absolute(os.fspath(cwd), "cwd")
         self.allow = _checked_names(allow)
         self.path = tuple(
             _absolute(part, "path") for part in (path.split(":") if isinstance(path, str) else path)
         )
         if any(":" in part for part in self.path):
             raise InvalidOptions(f"path={path!r}: a directory with a colon in its name cannot be on a path")
-        self.env = {"HOME": self.cwd, **_checked_env(env or {}), "PATH": ":".join(self.path)}
+        self.env = {
+            **({} if self.cwd == WORKSPACE else {"HOME": self.cwd}),
+            **_checked_env(env or {}),
+            "PATH": ":".join(self.path),
+        }
         self.timeout = checked_seconds(timeout, "timeout", least=0.001)
         self.grace = checked_seconds(grace, "grace", least=0.0)
         self.max_output = checked_bytes(max_output, "max_output")
@@ -146,10 +155,16 @@ class HostCommands:
 
         description = (
             "Run one program on this machine and wait for its end. There is no shell: no pipes, redirections, "
-            f"variables, globs or `&&`. Programs: {self.listed}. Working directory: {self.cwd}. "
+            f"variables, globs or `&&`. Programs: {self.listed}. {self._where} "
             f"Ended after {self.timeout:g} s, with all that it started."
         )
         return tool(run, replay="never", name=name, description=description)
+
+    @property
+    def _where(self) -> str:
+        if self.cwd == WORKSPACE:
+            return "It begins in the directory of the workspace, whose /a/b is a/b there."
+        return f"Working directory: {self.cwd}."
 
     async def _run(
         self, command: str | Sequence[str], stdin: str | bytes, timeout: float | None, max_output: int
@@ -158,17 +173,24 @@ class HostCommands:
         if isinstance(stdin, str) and not is_utf8(stdin):
             raise CommandRefused(reason="stdin holds a lone surrogate: leave that out, or give bytes")
         limit = self.timeout if timeout is None else checked_seconds(timeout, "timeout", least=0.001)
-        ended = await run_child(
-            program,
-            argv,
-            env=self.env,
-            cwd=self.cwd,
-            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
-            timeout=min(limit, self.timeout),
-            grace=self.grace,
-            max_output=max_output,
-        )
-        return _result(program, argv, ended)
+
+        async def run_in(cwd: str, env: dict[str, str]) -> CommandResult:
+            ended = await run_child(
+                program,
+                argv,
+                env=env,
+                cwd=cwd,
+                stdin=stdin.encode() if isinstance(stdin, str) else stdin,
+                timeout=min(limit, self.timeout),
+                grace=self.grace,
+                max_output=max_output,
+            )
+            return _result(program, argv, ended)
+
+        if self.cwd != WORKSPACE:
+            return await run_in(self.cwd, self.env)
+        async with io.files.directory() as directory:
+            return await run_in(directory.path, {"HOME": directory.home, **self.env})
 
     def _find(self, name: str) -> str:
         """The file that `name` stands for, if it may run. What is returned is what is executed."""

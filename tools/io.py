@@ -6,12 +6,13 @@ Bound to the context, never a parameter, since harnesses derive a tool's schema 
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from journal.core.errors import NotInTurn
 from journal.core.records import FinishReason
+from journal.tools.directory import Directory
 from journal.tools.documents import Document
 from journal.tools.facts import Facts, facts_of
 from journal.tools.provider import lower, rate_limits
@@ -69,6 +70,10 @@ class CallFiles(Protocol):
 
     async def move(self, path: str, to: str) -> None:
         """Rename a file; what is there already is replaced."""
+        ...
+
+    def directory(self) -> AbstractAsyncContextManager[Directory]:
+        """A directory of the host with all files in it, for programs to work in; only of a `DirectoryWorkspace`."""
         ...
 
 

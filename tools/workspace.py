@@ -24,30 +24,19 @@ _MATCH_STEPS = 1_000_000
 """Names compared with a part of a pattern, about one second's worth. Ten thousand files take a tenth of it."""
 
 
-class VirtualWorkspace(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree of files in the log of each run: ``@journal.agent(workspace=VirtualWorkspace())``.
-
-    `durable`: False keeps the files in memory only, and nothing in the log; they are gone when the turn ends, and after
-    a crash within it.
-    """
+class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a workspace may hold."""
 
     max_bytes: int = 256 * _MIB
     """Of all files."""
     max_files: int = 10_000
     max_file_bytes: int = 8 * _MIB
     """Of each file."""
-    durable: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_files", "max_file_bytes"):
             if getattr(self, name) < 0:
-                raise InvalidOptions(f"VirtualWorkspace({name}=...): a number from 0 on is needed")
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What it offers, as far as the log that it lies in is kept."""
-        always = frozenset({"workspace.quota"})
-        return always | {"workspace.persistent"} if self.durable else always
+                raise InvalidOptions(f"{type(self).__name__}({name}=...): a number from 0 on is needed")
 
     def check(self, path: str, size: int, tree: Tree) -> None:
         """Raise `QuotaExceeded` if a file of `size` bytes at `path` would be too much for `tree`."""
@@ -59,6 +48,29 @@ class VirtualWorkspace(msgspec.Struct, frozen=True, kw_only=True):
             raise QuotaExceeded(quota="max_files", limit=self.max_files, actual=tree.count + 1)
         if grown > 0 and tree.size + grown > self.max_bytes:
             raise QuotaExceeded(quota="max_bytes", limit=self.max_bytes, actual=tree.size + grown)
+
+    def check_all(self, tree: Tree, before: Tree) -> None:
+        """Raise `QuotaExceeded` if `tree`, which was `before`, has grown beyond what is allowed."""
+        if tree.count > max(self.max_files, before.count):
+            raise QuotaExceeded(quota="max_files", limit=self.max_files, actual=tree.count)
+        if tree.size > max(self.max_bytes, before.size):
+            raise QuotaExceeded(quota="max_bytes", limit=self.max_bytes, actual=tree.size)
+
+
+class VirtualWorkspace(Quotas, frozen=True, kw_only=True):
+    """A tree of files in the log of each run: ``@journal.agent(workspace=VirtualWorkspace())``.
+
+    `durable`: False keeps the files in memory only, and nothing in the log; they are gone when the turn ends, and after
+    a crash within it.
+    """
+
+    durable: bool = True
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What it offers, as far as the log that it lies in is kept."""
+        always = frozenset({"workspace.quota"})
+        return always | {"workspace.persistent"} if self.durable else always
 
 
 class FileInfo(msgspec.Struct, frozen=True):
@@ -73,13 +85,14 @@ class FileInfo(msgspec.Struct, frozen=True):
 
 def checked(path: str, *, is_directory: bool = False) -> str:
     """`path`, if a file can be there. Raises `PathRefused`."""
-    why = _wrong(path) if path != "/" or not is_directory else None
+    why = why_refused(path) if path != "/" or not is_directory else None
     if why is not None:
         raise PathRefused(path=str(path).encode(errors="replace").decode(), why=why)
     return path
 
 
-def _wrong(path: object) -> str | None:
+def why_refused(path: object) -> str | None:
+    """Why no file can be at `path`; None: one can."""
     if not isinstance(path, str):
         return "a path is text"
     if "\0" in path:
@@ -189,7 +202,7 @@ class _Glob:
 # Which changes count ---------------------------------------------------------------------------------
 
 
-def settled(changes: Iterable[FileChange], tree: Tree, limits: VirtualWorkspace) -> tuple[FileChange, ...]:
+def settled(changes: Iterable[FileChange], tree: Tree, limits: Quotas) -> tuple[FileChange, ...]:
     """`changes`, with those rejected that cannot be made to `tree` within `limits`; the others stand."""
 
     def too_much(path: str, file: File, over: Tree) -> str | None:

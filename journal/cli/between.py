@@ -7,8 +7,9 @@ import msgspec
 from journal.cli.output import say
 from journal.cli.reading import Found, before_call, records
 from journal.core import values
-from journal.core.errors import CallNotFound, InvalidOptions
-from journal.core.records import BlobRef, Value
+from journal.core.errors import CallNotFound, InvalidOptions, SnapshotMissing
+from journal.core.records import BlobRef, FileSnapshot, Value
+from journal.engine.stored_files import stored_files
 from journal.replay import changes
 from journal.replay.changes import Content, sign
 from journal.replay.checkpoints import Checkpoint
@@ -17,7 +18,7 @@ from journal.replay.fields import MISSING, Difference, cut, differences
 from journal.replay.fold import RunFold
 from journal.replay.state import CallState
 from journal.replay.timeline import Mark, marks, printable
-from journal.replay.workspace import File
+from journal.replay.workspace import File, Workspace
 
 _MARKS: dict[str, Mark] = {"+": "good", "-": "bad", "~": "carried"}
 
@@ -92,12 +93,33 @@ def _call(call: CallState) -> Call:
 async def _changes(found: Found, before: Content, after: Content) -> AsyncIterator[Change]:
     for doc in changes.documents(before.documents, after.documents):
         yield await _change(found, "document", doc.doc, _version(doc.before), _version(doc.after))
-    for file in changes.files(before.workspace, after.workspace):
-        signed = sign(file.before, file.after)
-        yield Change("file", file.path, signed, _file(file.before), _file(file.after))
+    for change in await _files(found, before.workspace, after.workspace):
+        yield change
     for point in changes.checkpoints(before.checkpoints, after.checkpoints):
         name = f"{point.name} {point.sequence}"
         yield await _change(found, "checkpoint", name, _written(point.before), _written(point.after))
+
+
+async def _files(found: Found, before: Workspace, after: Workspace) -> list[Change]:
+    named = before.snapshot, after.snapshot
+    if named[0] is not None and named[0] == named[1]:
+        return []
+    try:
+        for workspace in (before, after):
+            if workspace.snapshot is not None:
+                workspace.hold((await stored_files(found.source, found.info.run, workspace)).tree)
+    except SnapshotMissing:  # which files these are, only their root knows
+        return [Change("file", "/", sign(*named), _snapshot(named[0]), _snapshot(named[1]))]
+    return [
+        Change("file", file.path, sign(file.before, file.after), _file(file.before), _file(file.after))
+        for file in changes.files(before, after)
+    ]
+
+
+def _snapshot(snapshot: FileSnapshot | None) -> str | None:
+    if snapshot is None:
+        return None
+    return f"files: {snapshot.files:,}, {snapshot.size:,} bytes, snapshot {snapshot.id} under {snapshot.root}"
 
 
 _Kept = tuple[int, Value]

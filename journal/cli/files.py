@@ -5,10 +5,9 @@ import click
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, as_found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
-from journal.core.errors import FileMissing
-from journal.engine.files import read_content
+from journal.engine.stored_files import stored_files
 from journal.replay.timeline import printable
-from journal.replay.workspace import Workspace
+from journal.replay.workspace import File, Tree, Workspace
 
 
 @click.command
@@ -17,22 +16,23 @@ from journal.replay.workspace import Workspace
 @click.option(
     "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
 )
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False),
+    help="Of a directory workspace: where its root is, if not where it was.",
+)
 @common_options
 @settings_of
-def command(settings: Settings, run_id: str, path: str | None, at: int | None) -> int:
+def command(settings: Settings, run_id: str, path: str | None, at: int | None, root: str | None) -> int:
     """List the files of a run, a stored or an exported one: as they stand, or as call N found them.
 
     With PATH print that file, byte by byte. With --json the list: path, bytes, digest, seq of the change.
     """
 
-    async def read(found: Found) -> bytes | Workspace:
-        workspace = await as_found(found, Workspace(), at)
-        if path is None:
-            return workspace
-        file = workspace.tree.get(path)
-        if file is None:
-            raise FileMissing(path=path)
-        return await read_content(found.source, found.info.run, path, file)
+    async def read(found: Found) -> bytes | Tree:
+        folded = await as_found(found, Workspace(), at)
+        files = await stored_files(found.source, found.info.run, folded, root)
+        return files.tree if path is None else await files.read(path)
 
     found = with_found(settings, run_id, read)
     if isinstance(found, bytes):
@@ -42,8 +42,7 @@ def command(settings: Settings, run_id: str, path: str | None, at: int | None) -
     return 0
 
 
-def _list(workspace: Workspace, settings: Settings) -> None:
-    tree = workspace.tree
+def _list(tree: Tree, settings: Settings) -> None:
     rows = [(path, file) for path in tree.under("/") if (file := tree.get(path)) is not None]
     if settings.as_json:
         emit(
@@ -54,12 +53,17 @@ def _list(workspace: Workspace, settings: Settings) -> None:
                     "digest": file.digest.hex(),
                     "seq": file.seq,
                     "is_executable": file.is_executable,
+                    "is_link": file.is_link,
                 }
                 for path, file in rows
             ]
         )
         return
     for path, file in rows:
-        say(printable(f"{file.size:>12,}  {path}{'*' if file.is_executable else ''}"))
+        say(printable(f"{file.size:>12,}  {path}{_mark(file)}"))
     if not rows:
         remark("no file was written by then")
+
+
+def _mark(file: File) -> str:
+    return "@" if file.is_link else "*" if file.is_executable else ""

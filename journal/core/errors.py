@@ -13,6 +13,8 @@
     │   ├── DidNotHappen, and of it CommandRefused · CommandNotStarted
     ├── WorkspaceError        whoever asked for the file: a tool, or the application
     │   ├── PathRefused · FileMissing · FileNotText · EditRefused · QuotaExceeded · FilesBusy · ShellStopped
+    │   ├── WorkspaceNotFound · WorkspaceAborted · WorkspaceExpired · SnapshotMissing · IdempotencyConflict
+    │   ├── InvalidReference · WorkspaceFailed · CleanupPending
     ├── WorldError            the operator: the store
     │   ├── WorldUnavailable · WorldBusy · WorldReadOnly · WorldFull · WorldMissing
     │   ├── WorldCorrupt · WorldTooNew · WorldUnknown · MissingCapability
@@ -468,9 +470,11 @@ class ToolArgumentError(CallFailure):
 
 
 class WorkspaceError(JournalError):
-    """Something about a file of a workspace; nothing was changed. `reason` is a word for programs."""
+    """Something about a workspace or a file of it; nothing was changed. `reason` is a word for programs."""
 
     reason = "invalid_reference"
+    is_retriable = False
+    """Whether the same request may go through later as it is."""
 
 
 class PathRefused(WorkspaceError):
@@ -523,6 +527,7 @@ class FilesBusy(WorkspaceError):
     """Files of the run were changed so often meanwhile that this change found no place."""
 
     reason = "backend_failure"
+    is_retriable = True
 
     def __init__(self, *, run_id: str, path: str, seconds: float) -> None:
         self.run_id, self.path = run_id, path
@@ -537,6 +542,89 @@ class ShellStopped(WorkspaceError):
     def __init__(self, *, why: str) -> None:
         self.why = why
         super().__init__(f"the script was stopped, and nothing that it changed was saved: {why}")
+
+
+class WorkspaceNotFound(WorkspaceError):
+    """No workspace was started for the run."""
+
+    reason = "not_found"
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id!r} has no workspace here: start one, or look at the root's path")
+
+
+class WorkspaceAborted(WorkspaceError):
+    """Someone gave the workspace up: nothing more is done in it."""
+
+    reason = "aborted"
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"the workspace of run {run_id!r} was aborted: clean it up, or begin another run")
+
+
+class WorkspaceExpired(WorkspaceError):
+    """The files are gone, since they were kept no longer, or were cleaned up."""
+
+    reason = "expired"
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"the files of run {run_id!r} are kept no more: begin another run")
+
+
+class SnapshotMissing(WorkspaceError):
+    """A snapshot that is referred to is not under the root, or is damaged there."""
+
+    reason = "missing_snapshot"
+
+    def __init__(self, *, snapshot: str, root: str, why: str = "it is not there") -> None:
+        self.snapshot, self.root = snapshot, root
+        super().__init__(
+            f"snapshot {snapshot} cannot be read under {root} ({why}): mount the directory it was written to, "
+            "or restore that from a backup"
+        )
+
+
+class IdempotencyConflict(WorkspaceError):
+    """The key was used for something else before."""
+
+    reason = "idempotency_conflict"
+
+    def __init__(self, *, run_id: str, key: str, before: str) -> None:
+        self.run_id, self.key, self.before = run_id, key, before
+        super().__init__(f"key {_short(key)!r} of run {run_id!r} was used for {before}: choose another key")
+
+
+class InvalidReference(WorkspaceError):
+    """What is named is of another run, or nothing that can be named."""
+
+    def __init__(self, *, what: str, why: str) -> None:
+        self.what, self.why = what, why
+        super().__init__(f"{_short(what)!r} is refused: {why}")
+
+
+class WorkspaceFailed(WorkspaceError):
+    """The disk under the workspace failed, or is not there."""
+
+    reason = "backend_failure"
+    is_retriable = True
+
+    def __init__(self, *, root: str, why: str) -> None:
+        self.root, self.why = root, why
+        super().__init__(f"the workspace under {root} failed: {why}")
+
+
+class CleanupPending(WorkspaceError):
+    """Its files are being removed, or a removal was interrupted."""
+
+    reason = "cleanup_pending"
+    is_retriable = True
+
+    def __init__(self, *, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"the workspace of run {run_id!r} is being cleaned up: clean up again to finish it")
 
 
 def _short(path: str) -> str:

@@ -36,6 +36,7 @@ CallKind = Literal["model", "tool", "step"]
 Policy = Literal["safe", "never"]
 OutcomeStatus = Literal["ok", "error", "cancelled", "unknown", "value_lost"]
 TurnStatus = Literal["succeeded", "failed", "cancelled"]
+BlockReason = Literal["divergence", "crash_loop", "unknown_agent", "log_error", "workspace"]
 FinishReason = Literal[
     "stop",
     "length",
@@ -182,11 +183,24 @@ class DocumentEdit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """Why it does not count; there is no value then."""
 
 
+class FileSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """All files of a directory workspace as they were; they lie under its root, not in the log."""
+
+    id: str
+    """Digest of the list of all files, in hexadecimal."""
+    files: int = 0
+    """How many."""
+    size: int = 0
+    """Bytes of all of them."""
+    root: str = ""
+    """The directory under which they were put, as its writer named it."""
+
+
 class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """A file of the run's workspace, whole, or that it is gone."""
+    """A file of the run's workspace, whole, or that it is gone. Of a directory workspace: all files at once."""
 
     path: str
-    """Absolute, with names that are neither empty nor ``.`` or ``..``."""
+    """Absolute, with names that are neither empty nor ``.`` or ``..``; ``/`` stands for all files at once."""
     base: bytes | None = None
     """Digest of the file that it was made on; None: there was none."""
     content: Value | None = None
@@ -196,13 +210,15 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     """The path that it was moved from: both changes count, or neither."""
     rejected: str | None = None
     """Why it does not count; there is no content then."""
+    snapshot: FileSnapshot | None = None
+    """Of ``/``: the files from here on. `base` is then the digest that names the snapshot before."""
 
 
 class CallOutcome(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """How a call ended. Version 2 has edits or files."""
+    """How a call ended. Version 2 has edits or files, version 3 a snapshot."""
 
     TYPE: ClassVar[str] = "call.outcome"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     status: OutcomeStatus
     value: Value | None = None
     error: ErrorInfo | None = None
@@ -262,10 +278,11 @@ class TurnFinished(Body, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class TurnBlocked(Body, frozen=True, omit_defaults=True, kw_only=True):
-    """The turn is stopped until someone acts. Not terminal."""
+    """The turn is stopped until someone acts. Not terminal. Version 2 may be over its workspace."""
 
     TYPE: ClassVar[str] = "turn.blocked"
-    reason: Literal["divergence", "crash_loop", "unknown_agent", "log_error"]
+    VERSION: ClassVar[int] = 2
+    reason: BlockReason
     detail: str
     recorded: Value | None = None
     asked: Value | None = None
@@ -312,9 +329,10 @@ class DocumentEdited(Body, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FilesChanged(Body, frozen=True, omit_defaults=True, kw_only=True):
-    """The application changed files of the workspace."""
+    """The application changed files of the workspace. Version 2 has a snapshot."""
 
     TYPE: ClassVar[str] = "files.changed"
+    VERSION: ClassVar[int] = 2
     changes: tuple[FileChange, ...]
 
 

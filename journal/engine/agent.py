@@ -15,6 +15,7 @@ from journal.core.signatures import hints_of
 from journal.core.typed import PLAIN, ValueCodec, check_plain, codec_of, result_codec
 from journal.engine.handle import Handle
 from journal.engine.turn import Turn
+from journal.tools.directory import DirectoryWorkspace
 from journal.tools.documents import Document
 from journal.tools.model_retry import MODEL_RETRY, ModelRetry, as_model_retry
 from journal.tools.policy import Marker, Resolved, resolve
@@ -42,7 +43,7 @@ class Agent(Generic[I, O]):
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
-        workspace: VirtualWorkspace | None = None,
+        workspace: VirtualWorkspace | DirectoryWorkspace | None = None,
     ) -> None:
         self.journal = journal
         self.handler = handler

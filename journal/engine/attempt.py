@@ -38,6 +38,7 @@ from journal.core.ports import (
 )
 from journal.core.records import (
     BlobRef,
+    BlockReason,
     Body,
     DocumentEdited,
     ErrorInfo,
@@ -48,11 +49,11 @@ from journal.core.records import (
     TurnStatus,
     Value,
 )
+from journal.engine.attempt_files import AttemptFiles
 from journal.engine.cancelling import Cancellation
 from journal.engine.claim import Holding
 from journal.engine.deltas import Deltas
 from journal.engine.documents import AttemptDocs
-from journal.engine.files import AttemptFiles
 from journal.engine.inputs import SentInputs
 from journal.engine.joining import Named
 from journal.engine.order import Order
@@ -118,6 +119,8 @@ class Attempt:
         self.fatal: ControlFlow | None = None
         """The first control flow that was raised into the handler; no harness can swallow it for good."""
         self.is_over = False
+        self.ended: TurnStatus | None = None
+        """How the turn ended here; None: it did not."""
         self.deps: Any = None
         self.log = runtime.log.bind(run=holding.run, turn=self.turn_id, attempt=self.number)
         self.root = Scope(self, "", None)
@@ -130,7 +133,7 @@ class Attempt:
         self.deltas = Deltas(holding, self.log)
         self.inputs = SentInputs(self)
         self.docs = AttemptDocs(self)
-        self.files = AttemptFiles(self)
+        self.files: AttemptFiles = AttemptFiles(self)
         self.checkpoints: Checkpoints | None = None if history.folded is None else history.folded.checkpoints
         """Of the run, once the handler has asked for them."""
 
@@ -325,6 +328,7 @@ class Attempt:
             diverged.__cause__ = raised
             await self._diverged(diverged)
             return
+        self.ended = status
         snapshot = None if self.reader is None else self.reader.snapshot
         body = TurnFinished(status=status, output=output, error=error, cause=cause, snapshot=snapshot)
         if await self._append(body, Finish(self.turn_id, status), blob):
@@ -338,7 +342,7 @@ class Attempt:
 
     async def block(
         self,
-        reason: Literal["divergence", "crash_loop", "unknown_agent", "log_error"],
+        reason: BlockReason,
         detail: str,
         recorded: Any = None,
         asked: Any = None,
@@ -351,6 +355,7 @@ class Attempt:
             recorded=None if recorded is None else values.encode(recorded),
             asked=None if asked is None else values.encode(asked),
             version=self.runtime.version,
+            v=2 if reason == "workspace" else 1,
         )
         # The detail of a divergence quotes inputs, which belong into no log line.
         self.log.error("turn blocked", reason=reason, detail=detail if recorded is None else None)
@@ -454,7 +459,7 @@ class Attempt:
             if record.type == DocumentEdited.TYPE:
                 await self.docs.add(record)
             elif record.type == FilesChanged.TYPE:
-                self.files.workspace.add(record)
+                await self.files.add(record)
             elif record.turn == self.turn_id and record.type in ("cancel.requested", "call.evidence"):
                 self.history.add(record)
         if self.history.cancel_requested is not None and not self.cancellation.is_asked:

@@ -36,6 +36,7 @@ from journal.core.records import (
 )
 from journal.engine.cancelling import note_cancelled
 from journal.engine.context import CallContext, in_call
+from journal.engine.directories import finished
 from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.joining import join
@@ -142,6 +143,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 await _hand_out(attempt, call, outcome)
                 return settled
             await attempt.docs.fetch(outcome.edits, history.calls[call.key].evidence_seq)
+            await attempt.files.fetch(outcome.files)
             editing = EditingOutcome(attempt, call.key, outcome, None)
             await _hand_out(attempt, call, outcome, editing=editing)
             return msgspec.structs.replace(settled, outcome=editing.outcome)
@@ -242,9 +244,17 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
             attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
     attempt.holding.check_trust()
     context = CallContext(attempt, call.key, number, call.timeout)
+    try:
+        return await _act(attempt, call, context)
+    finally:
+        context.let_go()
+
+
+async def _act(attempt: "Attempt", call: Call, context: CallContext) -> Settled:
+    """Act, outcome."""
     outer = sys.exception()
     data: bytes | None = None
-    blob = None
+    blob: Blob | None = None
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
     attempt.acting += 1
@@ -283,7 +293,11 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
             interruption = error  # delivered below: the outcome comes first
     docs, files = context.edited_docs, context.changed_files
     if (docs is not None or files is not None) and outcome.status in ("ok", "value_lost"):
-        editing = EditingOutcome(attempt, call.key, outcome, blob, docs, files)
+        snapshot = None
+        if files is not None:
+            snapshot, cancelled = await finished(files.snapshot())
+            interruption = cancelled or interruption
+        editing = EditingOutcome(attempt, call.key, outcome, blob, docs, files, snapshot)
         await _hand_out(attempt, call, outcome, blob, data, interruption, editing)
         outcome = editing.outcome
     else:

@@ -23,8 +23,9 @@ PROVIDERS: Mapping[str, str] = {
     "multi_host": _SERVED,
     "retention": "every store of ours has it",
     "stream.deltas": "every store of ours has it",
+    "workspace.directory": "DirectoryWorkspace(root) has it",
     "workspace.persistent": "a durable workspace on a log.persistent store has it: workspace=VirtualWorkspace()",
-    "workspace.quota": "VirtualWorkspace(max_bytes=, max_files=, max_file_bytes=) has it",
+    "workspace.quota": "VirtualWorkspace(max_bytes=, max_files=, max_file_bytes=) has it, and DirectoryWorkspace",
 }
 """Every capability there is by name, and who has it."""
 _NOTE = re.compile(r"(?:^|: )not ([\w., ]+): (.+)")

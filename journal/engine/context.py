@@ -105,6 +105,11 @@ class CallContext:
         if self._files is not None:
             self._files.close()
 
+    def let_go(self) -> None:
+        """The call is over, its outcome durable or not: others may change files."""
+        if self._files is not None:
+            self._files.let_go()
+
     @property
     def deps(self) -> Any:
         """What the journal's `resources` gave this process."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from journal.core.codec import Blob, seal
 from journal.core.records import CallOutcome, DocumentEdit, NewRecord
 from journal.engine.claim import Late
+from journal.engine.directories import CallChanges, LeftChanges
 from journal.engine.documents import CallDocs
 from journal.engine.files import CallFiles
 from journal.replay.documents import EDITED_MEANWHILE
@@ -19,8 +20,8 @@ from journal.tools.workspace import settled
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
-EDITS_VERSION = 2
-"""Of an outcome that edits."""
+EDITS_VERSION, SNAPSHOT_VERSION = 2, 3
+"""Of an outcome that edits, or that names a snapshot."""
 
 
 class EditingOutcome(Late):
@@ -34,6 +35,7 @@ class EditingOutcome(Late):
         blob: Blob | None,
         docs: CallDocs | None = None,
         files: CallFiles | None = None,
+        snapshot: CallChanges | None = None,
     ) -> None:
         super().__init__(self._make, self._landed)
         self._attempt = attempt
@@ -46,7 +48,13 @@ class EditingOutcome(Late):
         self._contents: dict[bytes, bytes] = {}
         self._wanted = outcome.files
         """Changes of files, whether they count or not."""
-        if files is not None:
+        self._snapshot: CallChanges | LeftChanges | None = snapshot
+        """What becomes of files that are in a directory."""
+        if attempt.files.directory is not None:
+            if snapshot is None and outcome.files:
+                self._snapshot = LeftChanges(attempt.files.directory, outcome.files)
+            self._wanted = ()
+        elif files is not None:
             self._wanted, self._file_blobs, self._contents = files.changes()
         self._changes = self._wanted
         self._is_made = False
@@ -65,10 +73,16 @@ class EditingOutcome(Late):
             edits, self._edit_blobs = self._docs.edits()
         else:
             edits = tuple(map(self._settled, self.outcome.edits))
-        limits = attempt.files.limits
-        self._changes = settled(self._wanted, attempt.files.base(), limits)
-        files = self._changes if limits.durable else tuple(c for c in self._changes if c.rejected is not None)
-        version = EDITS_VERSION if edits or files else self.outcome.v
+        if self._snapshot is not None:
+            self._changes = self._snapshot.recorded()
+        else:
+            self._changes = settled(self._wanted, attempt.files.base(), attempt.files.limits)
+        files = self._changes
+        if not attempt.files.durable:
+            files = tuple(change for change in files if change.rejected is not None)
+        version = EDITS_VERSION if edits or files else 1
+        if any(change.snapshot is not None for change in files):
+            version = SNAPSHOT_VERSION
         self.outcome = replace(self.outcome, edits=edits, files=files, v=version)
 
     def _settled(self, edit: DocumentEdit) -> DocumentEdit:
@@ -85,7 +99,7 @@ class EditingOutcome(Late):
             attempt.files.begin_batch()
         self._remake()
         attempt.docs.ahead(self.outcome.edits, self._edit_blobs)
-        if self._changes:
+        if self._changes and self._snapshot is None:
             attempt.files.ahead(self._changes)
         record = seal(attempt.holding.run, self.outcome, turn=attempt.turn_id, key=self._key)
         return record, self._all_blobs
@@ -93,13 +107,15 @@ class EditingOutcome(Late):
     @property
     def _all_blobs(self) -> tuple[Blob, ...]:
         """Of the result, of the documents and of the files."""
-        files = self._file_blobs if self._attempt.files.limits.durable else ()
+        files = self._file_blobs if self._attempt.files.durable else ()
         return self._blobs + self._edit_blobs + files
 
     def _landed(self, seq: int) -> None:
         attempt = self._attempt
         attempt.docs.landed(self.outcome.edits, self._edit_blobs, seq)
         attempt.files.landed(self._changes, self._contents, seq)
+        if self._snapshot is not None:
+            self._snapshot.landed()
         for edit in self.outcome.edits:
             if edit.rejected is not None:
                 attempt.log.warning("edit rejected", call=self._key, doc=edit.doc, reason=edit.rejected)

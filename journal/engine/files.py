@@ -1,79 +1,41 @@
-"""Files in a turn: what a call reads and changes, and how a change gets into the log.
+"""Files in a call: what it reads and changes, and what of it lies in its outcome.
 
 A call works on the tree as it was when it first looked, with its own changes over it; they lie in its outcome, so they
-are durable with it or not at all. Contents are fetched when they are read. Next: `editing.py` (the outcome).
+are durable with it or not at all. Contents are fetched when they are read. Next: `editing.py` (the outcome),
+`directories.py` (where the files are in a directory). Long since what a call reads, changes and leaves is one state.
 """
 
-from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from journal.core import values
-from journal.core.codec import Blob, open_record
+from journal.core.codec import Blob
 from journal.core.errors import (
-    CorruptRecord,
     FileMissing,
     FileNotText,
     InvalidOptions,
-    LogError,
-    LogUnreadable,
     NotInTurn,
     PathRefused,
 )
-from journal.core.records import BlobRef, CallOutcome, FileChange, FilesChanged, Record, Value
-from journal.engine.digest import Source
-from journal.replay.workspace import File, Tree, Workspace, digest_of, obstacle
-from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching
+from journal.core.records import (
+    BlobRef,
+    FileChange,
+    Value,
+)
+from journal.engine.directories import AttemptDirectory, CallChanges, outlasted
+from journal.replay.workspace import File, Tree, digest_of, obstacle
+from journal.tools.directory import Directory
+from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
+    from journal.engine.attempt_files import AttemptFiles
 
 INLINE_BYTES = 4096
 """Of a file that lies in its record."""
 INLINE_BYTES_A_RECORD = 64 * 1024
 """Of all of them in one record."""
-CACHE_BYTES = 16 * 1024 * 1024
-
-
-class Contents:
-    """Bytes of files by digest; those not read for longest are let go."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[bytes, bytes] = OrderedDict()
-        self._size = 0
-
-    def get(self, digest: bytes) -> bytes | None:
-        """The bytes, if they are here."""
-        data = self._known.get(digest)
-        if data is not None:
-            self._known.move_to_end(digest)
-        return data
-
-    def put(self, digest: bytes, data: bytes) -> None:
-        """Keep them for a while."""
-        if digest not in self._known:
-            self._known[digest] = data
-            self._size += len(data)
-        while self._size > CACHE_BYTES:
-            self._size -= len(self._known.popitem(last=False)[1])
-
-
-async def read_content(source: Source, run: str, path: str, file: File) -> bytes:
-    """The bytes of the file, from where the log says that they are. Raises `CorruptRecord`."""
-    if not file.is_inline:
-        return await source.get_blob(run, file.digest.hex())
-    for record in await source.read(run, after=file.seq - 1, limit=1):
-        for change in changes_in(record):
-            if change.path == path and isinstance(change.content, bytes):
-                return change.content
-    raise CorruptRecord(run_id=run, seq=file.seq, reason=f"the file {path!r} is not in it")
-
-
-def changes_in(record: Record) -> tuple[FileChange, ...]:
-    """The changes of files that the record holds."""
-    body = open_record(record)
-    if isinstance(body, CallOutcome):
-        return body.files
-    return body.changes if isinstance(body, FilesChanged) else ()
 
 
 def as_bytes(data: bytes | str) -> bytes:
@@ -81,72 +43,23 @@ def as_bytes(data: bytes | str) -> bytes:
     return data.encode() if isinstance(data, str) else memoryview(data).tobytes()
 
 
-class AttemptFiles:
-    """The workspace of the run as one attempt knows it."""
-
-    def __init__(self, attempt: "Attempt") -> None:
-        self._attempt = attempt
-        folded = attempt.history.folded
-        self.workspace = Workspace() if folded is None or not attempt.agent.has_files else folded.workspace
-        self.limits = attempt.agent.workspace or VirtualWorkspace()
-        self._contents = Contents()
-        self._ahead: Tree | None = None
-        """What changes that are packed into one batch make of the tree, before it has landed."""
-
-    def landed(self, changes: tuple[FileChange, ...], contents: dict[bytes, bytes], seq: int) -> None:
-        """Changes of ours are durable, as record `seq`."""
-        self._ahead = None
-        if not self.limits.durable:
-            self.workspace.keep(changes, contents)
-            return
-        for digest, data in contents.items():
-            self._contents.put(digest, data)
-        self.workspace.apply(changes, seq)
-
-    def begin_batch(self) -> None:
-        """What is made next rests on the log alone."""
-        self._ahead = None
-
-    def ahead(self, changes: tuple[FileChange, ...]) -> None:
-        """What is made next in the same batch rests on these changes too."""
-        self._ahead = self._ahead or Tree(self.workspace.tree)
-        self._ahead.take(changes)
-
-    def base(self) -> Tree:
-        """What a change that is made now is made on."""
-        return self._ahead or self.workspace.tree
-
-    async def content(self, path: str, file: File) -> bytes:
-        """The bytes of a file of the log. Raises `LogUnreadable` where there are none, or others."""
-        data = self._contents.get(file.digest) if file.data is None else file.data
-        if data is None:
-            data = await self._fetched(path, file)
-            self._contents.put(file.digest, data)
-        return data
-
-    async def _fetched(self, path: str, file: File) -> bytes:
-        attempt, holding = self._attempt, self._attempt.holding
-        try:
-            data = await attempt.outlasting(lambda: read_content(holding.world, holding.run, path, file))
-            if values.digest(data) != file.digest:
-                raise CorruptRecord(
-                    run_id=holding.run, seq=file.seq, reason=f"{path!r} has other bytes than it names"
-                )
-        except LogError as error:
-            raise LogUnreadable(run_id=holding.run, cause=error) from error
-        return data
-
-
 class CallFiles:
     """`io.files`: the workspace as the running call sees it, its own changes included."""
 
-    def __init__(self, files: AttemptFiles) -> None:
+    def __init__(self, files: "AttemptFiles") -> None:
         self._files = files
-        self._tree = Tree(files.workspace.snapshot())
+        self._tree = Tree(files.workspace.view())
         self._written: dict[bytes, bytes] = {}
         """Bytes of what the call wrote, by digest."""
         self._sources: dict[str, str] = {}
         """Where files that the call moved were before, by where they are."""
+        self._directories: frozenset[str] | None = None
+        """Empty ones that programs left; None: none of them was at work."""
+        self._refused: dict[str, str] = {}
+        """Paths that programs left and that cannot be kept, and why."""
+        self._is_alone = False
+        """Whether everybody else who changes files waits for us."""
+        self._is_inside = False
         self._is_over = False
 
     async def read(self, path: str) -> bytes:
@@ -169,6 +82,8 @@ class CallFiles:
         self._check()
         content = as_bytes(data)
         before = self._tree.get(checked(path))
+        if before is not None and before.is_link:
+            raise PathRefused(path=path, why="it is a symbolic link, and none is followed")
         executable = (before is not None and before.is_executable) if is_executable is None else is_executable
         self._refuse(path, len(content))
         digest = values.digest(content)
@@ -177,7 +92,9 @@ class CallFiles:
 
     async def delete(self, path: str) -> None:
         """Let the file go. Raises `FileMissing` and `PathRefused`."""
-        self._file(path)
+        if (file := self._tree.get(checked(path))) is None or not file.is_link:
+            self._file(path)
+        self._check()
         self._tree.put(path, None)
         self._sources.pop(path, None)
 
@@ -217,9 +134,54 @@ class CallFiles:
         self._tree.put(to, file)
         self._sources[to] = self._sources.pop(path, path)
 
+    @asynccontextmanager
+    async def directory(self) -> AsyncIterator[Directory]:
+        """A directory of the host with all files in it, for programs to work in; only of a `DirectoryWorkspace`.
+
+        No other call has it meanwhile, nor changes files until this one has ended. What is in the directory at the end
+        of the block is what the call changed; if the block raises, nothing. Raises `QuotaExceeded` for what became too
+        much, then too nothing was changed; `InvalidOptions` where there is no directory.
+        """
+        self._check()
+        mine = self._files.directory
+        if mine is None:
+            raise InvalidOptions(
+                "a VirtualWorkspace has no directory: say @journal.agent(workspace=DirectoryWorkspace(root))"
+            )
+        if self._is_inside:
+            raise InvalidOptions("io.files.directory(): this call is in it already")
+        self._is_inside = True
+        try:
+            await self._alone(mine)
+            self._files.check_trust()  # it may have been a long wait
+            if not self.has_changes:
+                self.forget()  # whoever was waited for has changed something
+            view = self._tree
+            working = await mine.bring(view, self._directories, self._written)
+            yield Directory(working.path, working.home)
+            self._check()
+            scan = await outlasted(working.scan)
+            for path, file in await outlasted(lambda: differing(view, scan.manifest.tree)):
+                view.put(path, file)
+                self._sources.pop(path, None)
+            self._directories, self._refused = scan.manifest.directories, dict(scan.refused)
+        except BaseException:
+            if self._is_alone:
+                mine.spoil()
+            raise
+        finally:
+            self._is_inside = False
+
+    async def _alone(self, mine: AttemptDirectory) -> None:
+        if not self._is_alone:
+            await mine.acquire()
+            self._is_alone = True
+
     def _file(self, path: str) -> File:
         self._check()
         file = self._tree.get(checked(path))
+        if file is not None and file.is_link:
+            raise PathRefused(path=path, why="it is a symbolic link, and none is followed")
         if file is None:
             if self._tree.below_directory(path):
                 raise PathRefused(path=path, why="it is a directory")
@@ -244,19 +206,40 @@ class CallFiles:
     @property
     def has_changes(self) -> bool:
         """Whether anything was written or deleted."""
-        return bool(self._tree.files)
+        return bool(self._tree.files or self._refused) or self._directories is not None
 
     def forget(self) -> None:
         """The act is tried again: what it changed counts for nothing."""
         self._release()
-        self._tree = Tree(self._files.workspace.snapshot())
-        self._written, self._sources = {}, {}
+        self._tree = Tree(self._files.workspace.view())
+        self._written, self._sources, self._directories, self._refused = {}, {}, None, {}
 
     def close(self) -> None:
         """The act has ended."""
         self._is_over = True
         if not self.has_changes:
             self._release()
+
+    async def snapshot(self) -> CallChanges | None:
+        """Once, for an outcome: what was changed, its snapshot taken; None where files are in the log."""
+        mine = self._files.directory
+        if mine is None:
+            return None
+        await self._alone(mine)
+        changes, _, contents = self.changes()
+        files = {change.path: self._tree.get(change.path) for change in changes}
+        taken = CallChanges(mine, changes, files, contents, self._directories, self._refused)
+        await taken.take()
+        return taken
+
+    def let_go(self) -> None:
+        """The call is over, whatever became of it."""
+        if self._is_alone:
+            self._is_alone = False
+            assert self._files.directory is not None
+            if self._is_inside:  # something of the call is still at work there
+                self._files.directory.spoil()
+            self._files.directory.release()
 
     def _release(self) -> None:
         if self._tree.below is not None:
@@ -302,8 +285,23 @@ class CallFiles:
         return tuple(found), tuple(blobs.values()), contents
 
 
+def differing(tree: Tree, other: Tree) -> list[tuple[str, File | None]]:
+    """What is to be put into `tree` to make it `other`."""
+    gone: list[tuple[str, File | None]] = [(path, None) for path in tree.paths() if other.get(path) is None]
+    for path in other.paths():
+        file, before = other.get(path), tree.get(path)
+        assert file is not None
+        if before is None or not _is_same(file, before):
+            gone.append((path, file))
+    return gone
+
+
 def _is_same(file: File, other: File) -> bool:
-    return (file.digest, file.is_executable) == (other.digest, other.is_executable)
+    return (file.digest, file.is_executable, file.is_link) == (
+        other.digest,
+        other.is_executable,
+        other.is_link,
+    )
 
 
 def files_of(attempt: "Attempt") -> CallFiles:

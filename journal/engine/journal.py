@@ -66,6 +66,7 @@ from journal.engine.run_docs import RunDocs
 from journal.engine.run_files import RunFiles
 from journal.engine.runtime import Runtime
 from journal.engine.worker import Worker
+from journal.tools.directory import DirectoryWorkspace
 from journal.tools.documents import Document
 from journal.tools.model_retry import ModelRetry
 from journal.tools.policy import check_policies
@@ -151,7 +152,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
-        workspace: VirtualWorkspace | None = None,
+        workspace: VirtualWorkspace | DirectoryWorkspace | None = None,
     ) -> Agent[I, O]: ...
     @overload
     def agent(
@@ -163,7 +164,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
-        workspace: VirtualWorkspace | None = None,
+        workspace: VirtualWorkspace | DirectoryWorkspace | None = None,
     ) -> Callable[[Handler[I, O]], Agent[I, O]]: ...
     def agent(
         self,
@@ -175,7 +176,7 @@ class Journal:
         model_retry: ModelRetry | bool | None = None,
         drift: Drift = "accept",
         docs: Iterable[Document[Any]] = (),
-        workspace: VirtualWorkspace | None = None,
+        workspace: VirtualWorkspace | DirectoryWorkspace | None = None,
     ) -> Any:
         """Register a handler, ``async def handler(turn: Turn, input)``, under its own name or `name`.
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from journal.core.codec import seal
-from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType
+from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType, WorkspaceError
 from journal.core.ports import Block, Finish, Release
 from journal.core.records import TurnBlocked
 from journal.engine.attempt import Attempt
@@ -55,6 +55,15 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
     if claimed.takeovers > CRASH_LOOP_CAP:
         detail = f"{claimed.takeovers} holders in a row died or fell silent without recording an outcome"
         await attempt.block("crash_loop", detail)
+        return None
+    try:
+        await attempt.files.open()
+    except WorkspaceError as error:
+        if not error.is_retriable:
+            await attempt.block("workspace", f"{error}; then journal retry {holding.run}")
+            return None
+        runtime.log.warning("turn left to others", run=holding.run, reason=error.reason)
+        await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
         return None
     return attempt
 

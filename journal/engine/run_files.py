@@ -1,14 +1,20 @@
 """`journal.files`: the files of a run, read and changed by the application."""
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from journal.core.codec import Blob, pack
 from journal.core.errors import FileMissing, FilesBusy, InvalidOptions, PathRefused
 from journal.core.ids import check_id
 from journal.core.records import Body, FileChange, FilesChanged, Value
-from journal.engine.files import INLINE_BYTES, as_bytes, read_content
-from journal.engine.run_reader import UPDATE_SECONDS, RunReader, reader_of
-from journal.replay.workspace import digest_of, obstacle
+from journal.engine.files import INLINE_BYTES, as_bytes
+from journal.engine.run_reader import UPDATE_SECONDS, reader_of
+from journal.engine.stored_files import StoredFiles, stored_files
+from journal.replay.workspace import Workspace, digest_of, file_of, obstacle
+from journal.tools.directory import DirectoryWorkspace
+from journal.tools.manifest import Manifest
 from journal.tools.workspace import FileInfo, Paths, VirtualWorkspace, checked, listed, matching
 
 if TYPE_CHECKING:
@@ -27,15 +33,11 @@ class RunFiles:
     async def read(self, run_id: str, path: str, *, at: int | None = None) -> bytes:
         """The file's bytes. Raises `FileMissing` and `PathRefused`."""
         checked(path)
-        reader = await self._read(run_id, at)
-        file = reader.folded.workspace.tree.get(path)
-        if file is None:
-            raise FileMissing(path=path)
-        return await read_content(reader.world, reader.run, path, file)
+        return await (await self._read(run_id, at)).read(path)
 
     async def glob(self, run_id: str, pattern: str = "/**", *, at: int | None = None) -> Paths:
         """The paths that match, sorted; as `io.files.glob` does."""
-        return matching(pattern, (await self._read(run_id, at)).folded.workspace.tree.paths())
+        return matching(pattern, (await self._read(run_id, at)).tree.paths())
 
     async def write(
         self, run_id: str, path: str, data: bytes | str, *, is_executable: bool | None = None
@@ -55,16 +57,25 @@ class RunFiles:
         self, run_id: str, path: str, content: bytes | None, is_executable: bool | None
     ) -> None:
         checked(path)
-        limits = await self._limits(run_id)
+        workspace = await self._workspace(run_id)
+        limits = workspace.quotas if isinstance(workspace, DirectoryWorkspace) else workspace
         reader = await reader_of(self._journal, check_id(run_id, "run id"))
+        saved: list[Callable[[], object]] = []
 
         async def make() -> tuple[Body, tuple[Blob, ...]]:
-            tree = reader.folded.workspace.tree
+            folded = reader.folded.workspace
+            directory = _kept_in(workspace, folded)
+            manifest = Manifest(folded.tree if directory is None else None)
+            if directory is not None and folded.snapshot is not None:
+                manifest = await asyncio.to_thread(directory.snapshots.load, folded.snapshot.id)
+            tree = manifest.tree
             before = tree.get(path)
             value: Value | None = None
             blob: Blob | None = None
             if content is None and before is None:
                 raise FileMissing(path=path)
+            if before is not None and before.is_link and content is not None:
+                raise PathRefused(path=path, why="it is a symbolic link, and none is followed")
             if content is not None:
                 if (why := obstacle(path, tree)) is not None:
                     raise PathRefused(path=path, why=why)
@@ -80,19 +91,36 @@ class RunFiles:
                 content=value,
                 is_executable=executable and content is not None,
             )
-            return FilesChanged(changes=(change,)), () if blob is None else (blob,)
+            if directory is None:
+                return FilesChanged(changes=(change,)), () if blob is None else (blob,)
+            tree.put(path, file_of(change, 0))
+            after = manifest.with_tree(tree)
+            data = () if content is None else (content,)
+            place = directory.snapshots.place_of(run_id, folded.nonce)
+            snapshot = await asyncio.to_thread(directory.lifecycle.save, place, after, data)
+            base = None if folded.snapshot is None else bytes.fromhex(folded.snapshot.id)
+            change = FileChange(path="/", base=base, snapshot=snapshot)
+            saved.append(partial(directory.snapshots.keep, place, snapshot.id))
+            return FilesChanged(changes=(change,), v=2), ()
 
         def busy() -> Exception:
             return FilesBusy(run_id=run_id, path=path, seconds=UPDATE_SECONDS)
 
         await reader.append("files", make, self._journal.clock, busy)
+        if saved:
+            # Who took the run up meanwhile knew of no record that names it, and let it go.
+            await asyncio.to_thread(saved[-1])
 
-    async def _read(self, run_id: str, at: int | None) -> RunReader:
+    async def _read(self, run_id: str, at: int | None) -> StoredFiles:
         reader = await reader_of(self._journal, check_id(run_id, "run id"))
         await reader.read_on(at)
-        return reader
+        folded, root = reader.folded.workspace, None
+        if folded.snapshot is not None:
+            workspace = await self._workspace(run_id)
+            root = workspace.root if isinstance(workspace, DirectoryWorkspace) else None
+        return await stored_files(reader.world, reader.run, folded, root)
 
-    async def _limits(self, run_id: str) -> VirtualWorkspace | None:
+    async def _workspace(self, run_id: str) -> VirtualWorkspace | DirectoryWorkspace | None:
         """None: its agent is not known here."""
         agent = self._journal.agents.get((await self._journal.get(run_id)).agent)
         if agent is not None and not agent.has_files:
@@ -105,4 +133,19 @@ class RunFiles:
     async def list(self, run_id: str, path: str = "/", *, at: int | None = None) -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
         checked(path, is_directory=True)
-        return listed(path, (await self._read(run_id, at)).folded.workspace.tree)
+        return listed(path, (await self._read(run_id, at)).tree)
+
+
+def _kept_in(
+    workspace: VirtualWorkspace | DirectoryWorkspace | None, folded: Workspace
+) -> DirectoryWorkspace | None:
+    """Where a change is kept; None: in the log. Raises `InvalidOptions` where nobody here knows."""
+    if isinstance(workspace, DirectoryWorkspace):
+        if folded.tree.count:
+            raise InvalidOptions("the files are in the log of the run: it began with a VirtualWorkspace")
+        return workspace
+    if folded.snapshot is not None:
+        raise InvalidOptions(
+            f"the files are under {folded.snapshot.root}: register the agent with its DirectoryWorkspace to change them"
+        )
+    return None

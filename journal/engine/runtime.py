@@ -203,6 +203,7 @@ class Runtime:
                 await attempt.run()
             finally:
                 self.attempts.discard(attempt)
+                await attempt.files.close(attempt.ended)
         except ControlFlow as error:
             if claimed.turn is not None:
                 self.turn_lost(holding.run, claimed.turn, error)

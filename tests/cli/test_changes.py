@@ -1,6 +1,7 @@
 """What calls changed of documents, files and checkpoints, as the command line tells it; exported ones too."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,28 @@ async def work(turn: Turn, _: None) -> str:
     await turn.step(tidy)
     await turn.step(nothing)
     return "ok"
+"""
+
+
+DIRECTORY = """
+from pathlib import Path
+
+from journal import DirectoryWorkspace, Journal, Turn, io, step
+
+journal = Journal("sqlite:journal.db")
+
+
+@step
+async def write(n: int) -> None:
+    async with io.files.directory() as directory:
+        Path(directory.path, "a").write_text(str(n))
+        Path(directory.path, str(n)).write_text("x")
+
+
+@journal.agent(workspace=DirectoryWorkspace("files"))
+async def work(turn: Turn, _: None) -> None:
+    await turn.step(write, 1)
+    await turn.step(write, 2)
 """
 
 
@@ -179,3 +202,26 @@ def test_log_shows_what_is_in_a_record_of_a_later_version(cli: Cli, ran: Path) -
     assert '"body":{"v":9,"said":{"to":"you"},"token":"0102","more":[1,"x"]}' in line
     assert "has the unknown type 'call.teleported'" in line
     assert "you" not in cli("log", "r").stdout.splitlines()[-1]
+
+
+def test_of_a_directory_too(cli: Cli, home: Path) -> None:
+    """Its files are read under its root; where that is away, there are snapshots to name."""
+    (home / "app.py").write_text(DIRECTORY)
+    assert cli("submit", "work", "null", "--input-json", "--run", "r").exit_code == 0
+    assert cli("worker", "--until-idle").exit_code == 0
+    lines = cli("show", "r").stdout.splitlines()
+    (second,) = (line for line in lines if "write#2" in line)
+    assert re.search(r"ok, files: 3 in snapshot [0-9a-f]{8}\b", second), second
+    assert "    holds 3 files" in lines
+    assert cli("files", "r", "/a").stdout == "2"
+    assert cli("files", "r", "/a", "--at", "2").stdout == "1"
+    assert cli("files", "r", "/a", "--at", "1").exit_code == 4
+    told = objects(cli("diff", "r", "2", "3", "--json"))[0]["changes"]
+    assert [(each["what"], each["name"], each["sign"]) for each in told] == [
+        ("file", "/2", "+"),
+        ("file", "/a", "~"),
+    ]
+    (home / "files").rename(home / "away")
+    (told,) = objects(cli("diff", "r", "2", "3", "--json"))[0]["changes"]
+    assert (told["name"], told["sign"]) == ("/", "~")
+    assert told["before"].startswith("files: 2, 2 bytes, snapshot ")

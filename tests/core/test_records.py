@@ -35,6 +35,7 @@ from journal.core.records import (
     ErrorInfo,
     FileChange,
     FilesChanged,
+    FileSnapshot,
     Observed,
     Origin,
     Packed,
@@ -355,6 +356,38 @@ SAMPLES += [
         "turn.finished snapshot",
         {"status": "succeeded", "snapshot": {"upto": 900, "blob": "00ff", "size": 7_000, "format": 2}},
         TurnFinished(status="succeeded", snapshot=Snapshot(upto=900, blob="00ff", size=7_000, format=2)),
+    ),
+    (
+        "call.outcome snapshot",
+        {
+            "v": 3, "status": "ok",
+            "files": [
+                {
+                    "path": "/", "base": DIGEST,
+                    "snapshot": {"id": "00ff", "files": 2, "size": 70_000, "root": "/srv/files"},
+                },
+                {"path": "/pipe", "rejected": "it is a pipe"},
+            ],
+        },
+        CallOutcome(
+            v=3, status="ok",
+            files=(
+                FileChange(
+                    path="/", base=DIGEST, snapshot=FileSnapshot(id="00ff", files=2, size=70_000, root="/srv/files")
+                ),
+                FileChange(path="/pipe", rejected="it is a pipe"),
+            ),
+        ),
+    ),
+    (
+        "files.changed snapshot",
+        {"v": 2, "changes": [{"path": "/", "snapshot": {"id": "00ff"}}]},
+        FilesChanged(v=2, changes=(FileChange(path="/", snapshot=FileSnapshot(id="00ff")),)),
+    ),
+    (
+        "turn.blocked workspace",
+        {"v": 2, "reason": "workspace", "detail": "snapshot 00ff is not there"},
+        TurnBlocked(v=2, reason="workspace", detail="snapshot 00ff is not there"),
     ),
 ]  # fmt: skip
 

@@ -105,7 +105,7 @@ async def _note_live(attempt: Attempt) -> None:
         return
     while not attempt.holding.is_idle or attempt.holding.is_behind:
         await asyncio.sleep(0.001)
-    tree, seq = attempt.files.workspace.snapshot(), attempt.holding.last
+    tree, seq = attempt.files.workspace.view(), attempt.holding.last
     docs = {doc.kind: attempt.docs.value_of(doc, attempt.docs.base(doc.kind)) for doc in documents}
     files: View = {}
     for path in tree.under("/"):

@@ -32,8 +32,8 @@ from journal.core.records import (
     Record,
     TurnFinished,
 )
+from journal.engine.attempt_files import read_content
 from journal.engine.bundles import open_bundle
-from journal.engine.files import read_content
 from journal.engine.importing import import_bundle
 from journal.replay.documents import Documents
 from journal.replay.workspace import Workspace

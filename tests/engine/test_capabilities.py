@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from journal import Journal, Turn, VirtualWorkspace
+from journal import DirectoryWorkspace, Journal, Turn, VirtualWorkspace
 from journal.core.clock import SystemClock
 from journal.core.errors import MissingCapability, RunGone
 from journal.core.ports import Delta, SweepPolicy
@@ -167,7 +167,9 @@ async def test_all_that_is_missing_is_named_with_what_would_provide_it() -> None
 async def test_workspaces_have_capabilities_too(tmp_path: Path) -> None:
     stores = {"memory": "memory:", "sqlite": f"sqlite:{tmp_path / 'j.db'}"}
 
-    async def missing(store: str, name: str, *workspaces: VirtualWorkspace | None) -> str:
+    async def missing(
+        store: str, name: str, *workspaces: VirtualWorkspace | DirectoryWorkspace | None
+    ) -> str:
         journal = Journal(stores[store], requires={name})
         for number, workspace in enumerate(workspaces):
 
@@ -189,3 +191,9 @@ async def test_workspaces_have_capabilities_too(tmp_path: Path) -> None:
     )
     assert await missing("memory", "workspace.quota", durable, fleeting) == ""
     assert "no agent has a workspace" in await missing("sqlite", "workspace.quota")
+    directory = DirectoryWorkspace(tmp_path / "files")
+    for name in ("workspace.persistent", "workspace.quota", "workspace.directory"):
+        assert await missing("sqlite", name, directory) == ""
+    assert "not of agent-1; DirectoryWorkspace(root) has it" in await missing(
+        "sqlite", "workspace.directory", directory, durable
+    )

@@ -13,6 +13,7 @@ from journal.core.records import (
     DocumentEdited,
     FileChange,
     FilesChanged,
+    FileSnapshot,
     TurnFinished,
 )
 from journal.replay.diff import Difference, diff, recorded
@@ -83,6 +84,7 @@ def test_they_part_at_documents_and_files() -> None:
             FileChange(path="/a", rejected="it was changed meanwhile"),
             "/a: rejected: it was changed meanwhile",
         ),
+        (FileChange(path="/a", snapshot=FileSnapshot(id="00ff")), "/a: snapshot 00ff"),
         (
             FileChange(path="/a", content=BlobRef(digest, 5), is_executable=True),
             f"/a: 5 bytes, digest {digest}, executable",
@@ -93,6 +95,21 @@ def test_they_part_at_documents_and_files() -> None:
     edit = DocumentEdit(doc="todo", version=1, value=b'["a"]')
     (parting,) = compare(changed(edits=(edit,)), changed()).partings
     assert (parting.how, parting.left, parting.right) == ("documents", 'todo: ["a"]', None)
+
+
+def test_directories_differ_by_their_snapshots_in_the_end() -> None:
+    """The application's too, of which no call says anything."""
+
+    def written(name: str) -> Hand:
+        hand = Hand()
+        hand.start(1)
+        hand.finish()
+        hand.add(FilesChanged(v=2, changes=(FileChange(path="/", snapshot=FileSnapshot(id=name)),)))
+        return hand
+
+    assert compare(written("00aa"), written("00aa")).partings == []
+    (parting,) = compare(written("00aa"), written("00bb")).partings
+    assert (parting.how, parting.left, parting.right) == ("files", "/: snapshot 00aa", "/: snapshot 00bb")
 
 
 def test_they_part_at_an_input() -> None:

@@ -13,6 +13,7 @@ from journal.core.records import (
     CancelRequested,
     DocumentEdit,
     FileChange,
+    FileSnapshot,
     Origin,
     Record,
     RunCreated,
@@ -342,6 +343,27 @@ def test_both_halves_of_a_move_are_left_behind_and_no_file_lies_below_another() 
     assert [each.rejected for each in second.files] == [
         "it was changed meanwhile",
         "it was to be moved together with '/y'",
+    ]
+
+
+def test_a_snapshot_of_a_directory_counts_on_what_it_was_made_on() -> None:
+    """It holds all files: one that was made on what stays behind would bring that along."""
+
+    def saved(name: str, base: str | None) -> CallOutcome:
+        change = FileChange(
+            path="/",
+            base=None if base is None else bytes.fromhex(base),
+            snapshot=FileSnapshot(id=name, files=1, size=1, root="/srv"),
+        )
+        return CallOutcome(status="ok", v=3, files=(change, FileChange(path="/p", rejected="it is a pipe")))
+
+    a, b = saved("00aa", None), saved("00bb", "00aa")
+    assert behind(("a#1", a), ("b#1", b))[:2] == [a, b]
+    d = saved("00dd", None)
+    kept, *_ = behind(("d#1", d), ("a#1", saved("00ee", "00dd")))
+    assert [(each.path, each.snapshot, each.rejected) for each in kept.files] == [
+        ("/", None, "it was changed meanwhile"),
+        ("/p", None, "it is a pipe"),
     ]
 
 

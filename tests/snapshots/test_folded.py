@@ -18,6 +18,7 @@ from journal.core.records import (
     DocumentEdited,
     FileChange,
     FilesChanged,
+    FileSnapshot,
     Record,
     RunCreated,
     Snapshot,
@@ -51,6 +52,10 @@ edits = st.builds(DocumentEdit, doc=kinds, version=st.integers(1, 3), value=kept
 changes = st.builds(
     FileChange, path=paths, content=st.none() | kept, is_executable=st.booleans()
 ) | st.builds(FileChange, path=paths, rejected=st.just("so"))
+trees = st.builds(
+    FileSnapshot, id=st.sampled_from(["00aa", "00bb", "00cc"]), files=st.integers(0, 3), root=st.just("/r")
+)
+changes |= st.builds(FileChange, path=st.just("/"), snapshot=trees)
 names = st.sampled_from(["n", "m"])
 bodies = st.one_of(
     st.builds(DocumentEdited, edit=edits),
@@ -72,7 +77,9 @@ bodies = st.one_of(
 def seen(folded: Folded) -> Any:
     """What readers see of it, each part in its own way."""
     tree = folded.workspace.tree
+    workspace = folded.workspace
     return (
+        (workspace.nonce, workspace.snapshot, workspace.snapshot_seq, sorted(workspace.named)),
         {kind: folded.documents.latest(kind) for kind in ("todo", "plan")},
         {path: tree.get(path) for path in sorted(tree.paths())},
         (tree.count, tree.size),
@@ -110,13 +117,20 @@ GOLDEN = pack(
         [["/a", 3, values.digest(b"x"), 1, True, False], ["/d/b", 3, DIGEST, 9_000, False, True]],
         [["n", 2, 6, 0.0, b"{}"]],
         [["m", 7], ["n", 2]],
+        DIGEST,
+        [12, "00ff", 2, 70_000, "/srv/files"],
+        ["00ee", "00ff"],
     ]
 )
 """Format 1, as the specification of MessagePack has it."""
 
 
 def test_the_bytes_are_those_of_format_1() -> None:
+    first, second = (
+        FileSnapshot(id=name, files=2, size=70_000, root="/srv/files") for name in ("00ee", "00ff")
+    )
     records = [
+        record(1, RunCreated(agent="a", nonce=DIGEST)),
         record(
             3,
             FilesChanged(
@@ -135,10 +149,12 @@ def test_the_bytes_are_those_of_format_1() -> None:
         record(7, CheckpointWritten(name="m", sequence=7, payload=b"{}")),
         record(8, CheckpointDeleted(name="m", sequence=7)),
         record(9, FilesChanged(changes=(FileChange(path="/gone"),))),
+        record(11, FilesChanged(v=2, changes=(FileChange(path="/", snapshot=first),))),
+        record(12, CallOutcome(v=3, status="ok", files=(FileChange(path="/", snapshot=second),))),
     ]
     folded = fold(records)
     assert folded.encode() == GOLDEN
-    snapshot = Snapshot(upto=9, blob=values.digest(GOLDEN).hex(), size=len(GOLDEN))
+    snapshot = Snapshot(upto=12, blob=values.digest(GOLDEN).hex(), size=len(GOLDEN))
     begun = restored(snapshot, GOLDEN)
     assert begun is not None
     assert seen(begun) == seen(folded)
@@ -150,10 +166,10 @@ def test_the_bytes_are_those_of_format_1() -> None:
         b"",
         GOLDEN[:-1],
         GOLDEN + b"\0",
-        pack([[], [], []]),
-        pack([[], [], [], [], []]),
-        pack([[["todo", "4", 2, b"[]"]], [], [], []]),
-        b"\x94" * 100_000,
+        pack([[], [], [], [], b"", None]),
+        pack([[], [], [], [], b"", None, [], []]),
+        pack([[["todo", "4", 2, b"[]"]], [], [], [], b"", None, []]),
+        b"\x97" * 100_000,
     ],
     ids=["none", "cut", "more", "too few", "too many", "types", "deep"],
 )

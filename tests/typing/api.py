@@ -6,7 +6,19 @@ from typing import assert_type
 
 import msgspec
 
-from journal import Agent, Handle, Journal, Retry, ToolResult, Turn, never, safe, step, tool
+from journal import (
+    Agent,
+    DirectoryWorkspace,
+    Handle,
+    Journal,
+    Retry,
+    ToolResult,
+    Turn,
+    never,
+    safe,
+    step,
+    tool,
+)
 from journal.tools.exec import CommandResult, HostCommands
 
 
@@ -66,7 +78,7 @@ async def support(turn: Turn, prompt: str) -> Order:
     return Order(prompt, 1)
 
 
-@journal.agent(name="other", tools={"*": "safe"})
+@journal.agent(name="other", tools={"*": "safe"}, workspace=DirectoryWorkspace("/srv/files", max_files=10))
 async def other(turn: Turn, order: Order) -> None:
     print(turn.run_id, order)
 

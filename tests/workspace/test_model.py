@@ -123,7 +123,7 @@ def test_the_fold_is_the_dictionary_of_what_counts(
     for each in records:
         workspace.add(each)
     check(workspace.tree, model(None))
-    before = workspace.snapshot()
+    before = workspace.view()
     gone = min(back_to * 2, len(records)) + 1
     calls = tuple(each.seq for each in records if each.seq >= gone and each.key is not None)
     workspace.add(record(len(records) + 1, TurnRetried(from_seq=gone, superseded=calls)))

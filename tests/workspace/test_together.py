@@ -181,6 +181,25 @@ def test_the_example_in_the_docs_does_what_it_says(tmp_path: Path, monkeypatch: 
     assert asyncio.run(main()) == b"a\nb\n"
 
 
+def test_the_directory_example_in_the_docs_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_WORLD", f"sqlite:{tmp_path / 'j.db'}")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "workspaces.md").read_text()
+    snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (snippet,) = (each for each in snippets if "DirectoryWorkspace(" in each)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(snippet, "docs/workspaces.md", "exec", dont_inherit=True), names)
+
+    async def main() -> None:
+        async with names["journal"] as journal:
+            assert (await names["sorter"].run("b\na\n", run_id="r")).split() == ["2", "a.txt"]
+            assert await journal.files.read("r", "/a.txt") == b"a\nb\n"
+
+    asyncio.run(main())
+
+
 async def test_a_run_that_moves_takes_its_files_along(world_url: str, tmp_path: Path) -> None:
     """By copy and by import, to another store."""
     there = f"sqlite:{tmp_path / 'there.db'}"

@@ -3,13 +3,13 @@
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal
+from typing import Any, Literal
 from unittest import SkipTest
 
 import anyio
 import msgspec
 
-from journal.worlds.contract.harness import ContractCases, ContractHarness
+from journal.worlds.contract.harness import ContractHarness
 
 CASE_SECONDS = 120.0
 """A case that takes longer has failed: it waits for something that the world never did."""
@@ -24,7 +24,8 @@ class Case(msgspec.Struct, frozen=True):
     name: str
     promise: str
     """In the words of the ports."""
-    run: Callable[[ContractHarness], Awaitable[None]]
+    run: Callable[[Any], Awaitable[None]]
+    """Given a harness of the suite's kind."""
 
 
 class CaseResult(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     """Why it was skipped; or what broke, and the line that says so."""
 
 
-def cases_of(suite: type[ContractCases]) -> list[Case]:
+def cases_of(suite: type[object]) -> list[Case]:
     """The cases of a class, by name."""
     instance = suite()
     return [
@@ -47,14 +48,16 @@ def cases_of(suite: type[ContractCases]) -> list[Case]:
     ]
 
 
-async def run_cases(cases: Sequence[Case], open_harness: HarnessFactory) -> list[CaseResult]:
+async def run_cases(
+    cases: Sequence[Case], open_harness: Callable[[], AbstractAsyncContextManager[Any]]
+) -> list[CaseResult]:
     """Run them one after the other; a failure never stops the rest."""
     if not __debug__:
         raise RuntimeError("the cases are made of assertions: run them without -O")
     return [await _run(case, open_harness) for case in cases]
 
 
-async def _run(case: Case, open_harness: HarnessFactory) -> CaseResult:
+async def _run(case: Case, open_harness: Callable[[], AbstractAsyncContextManager[Any]]) -> CaseResult:
     try:
         with anyio.fail_after(CASE_SECONDS):
             async with open_harness() as harness:
