@@ -5,6 +5,7 @@ records of other turns, which it skips. Next: `matcher.py` decides on it, `state
 """
 
 import re
+from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Iterable
 
@@ -36,6 +37,7 @@ from journal.replay.interventions import began, intervene
 from journal.replay.workspace import Workspace
 
 _TASK = re.compile(r"t[0-9]+")
+_AGAIN = re.compile(r".*@again[0-9]+", re.DOTALL)
 TASK_MARK = "@task"
 """Under which a task's scope says what it began with, where that was no call."""
 
@@ -67,6 +69,16 @@ def is_timeout(key: str) -> bool:
 def drift_key(call: str) -> str:
     """The key under which it is noted how a recorded call would be configured now."""
     return f"{call}@drift"
+
+
+def again_key(call: str, number: int) -> str:
+    """The key of a call under an explicit one that was cancelled before, and is asked for that manieth time."""
+    return f"{call}@again{number}"
+
+
+def is_again(key: str) -> bool:
+    """Whether it is such a key."""
+    return _AGAIN.fullmatch(key) is not None
 
 
 _CANCELLED = "@cancelled"
@@ -144,6 +156,8 @@ class TurnHistory:
         self.attempts = 0
         self.started_at = 0.0
         """When the first attempt began: wall clock of the store, seconds."""
+        self._starts: list[tuple[int, float]] = []
+        """(seq, time) of the beginning of each attempt."""
         self.calls: dict[str, CallHistory] = {}
         self.observed: dict[str, Observed] = {}
         self.nonces: dict[str, bytes] = {}
@@ -229,6 +243,7 @@ class TurnHistory:
             case TurnStarted():
                 self.attempts = max(self.attempts, body.attempt)
                 self.started_at = self.started_at or record.time
+                self._starts.append((record.seq, record.time))
             case TurnSubmitted():
                 self.submitted = body
                 self.submitted_seq = record.seq
@@ -310,6 +325,11 @@ class TurnHistory:
         for key, (_, time, seq) in self.checkpoints.items():
             events.append((seq, Event(key, time, False, key in self._late, seq)))
         return [event for _, event in sorted(events, key=_seq)]
+
+    def attempt_began(self, seq: int) -> float:
+        """When the attempt began that appended the record of that seq."""
+        place = bisect(self._starts, (seq,))
+        return self._starts[place - 1][1] if place else 0.0
 
     def tasks_of(self, scope: str) -> dict[str, First]:
         """The scopes of tasks that were opened below `scope`: what each began with, by name."""

@@ -100,6 +100,8 @@ class Attempt:
         """Calls under explicit keys that were asked for in this attempt."""
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         """Tasks besides the handler's own that made calls."""
+        self.is_alone = True
+        """Whether no task but the handler's own has made a call."""
         self.threads: set[object] = set()
         """Sync calls whose threads are still running, awaited or not."""
         self.stop: Stop | None = None

@@ -38,7 +38,7 @@ from journal.engine.context import CallContext, in_call
 from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
-from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
+from journal.replay.history import CallHistory, again_key, cancelled_key, drift_key, is_cancelled
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
 from journal.tools.facts import with_facts
@@ -86,14 +86,22 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
 
 
 async def _join(attempt: "Attempt", call: Call) -> Settled:
-    """`perform` for a call that is named, not counted: asked for again in the same attempt, it joins the first."""
-    if (first := attempt.named.get(call.key)) is not None:
-        if first.input_digest != call.input_digest or first.name != call.name:
-            raise InvalidOptions(
-                f"the key {call.key!r} was given to a call of {first.name!r} with another input in this turn: "
-                "a key names one call; choose another"
-            )
-        return await asyncio.shield(first.settled)
+    """`perform` for a call that is named, not counted: asked for again in the same attempt, it joins the first.
+
+    Unless that was cancelled: then it is asked for anew, and is another call, so that the log keeps both.
+    """
+    key, again = call.key, 1
+    while (first := attempt.named.get(call.key)) is not None:
+        if not first.settled.cancelled():
+            _check_same(first, call, key)
+            if not first.settled.done():
+                await asyncio.wait({first.settled})
+        if not first.settled.cancelled():
+            return first.settled.result()
+        if await attempt.is_stopping():
+            raise asyncio.CancelledError
+        again += 1
+        call = msgspec.structs.replace(call, key=again_key(key, again))
     named = attempt.named[call.key] = Named(call, asyncio.get_running_loop().create_future())
     try:
         settled = await perform(attempt, call)
@@ -102,7 +110,6 @@ async def _join(attempt: "Attempt", call: Call) -> Settled:
             named.settled.set_result(Settled(call, CallOutcome(status="unknown"), None, False))
         else:
             named.settled.cancel()
-            del attempt.named[call.key]  # it may be asked for anew
         raise
     except BaseException as error:
         named.settled.set_exception(error)
@@ -110,6 +117,14 @@ async def _join(attempt: "Attempt", call: Call) -> Settled:
         raise
     named.settled.set_result(settled)
     return settled
+
+
+def _check_same(first: "Named", call: Call, key: str) -> None:
+    if first.input_digest != call.input_digest or first.name != call.name:
+        raise InvalidOptions(
+            f"the key {key!r} was given to a call of {first.name!r} with another input in this turn: "
+            "a key names one call; choose another"
+        )
 
 
 async def settle(attempt: "Attempt", call: Call) -> Settled:
@@ -165,10 +180,12 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 try:
                     await attempt.order.released(call.key)
                 except asyncio.CancelledError:
-                    # Else what was recorded later rests on what was seen then.
-                    if history.unclaimed() is None:
+                    if attempt.stop is not None:
+                        raise
+                    if history.unclaimed() is None:  # nothing recorded rests on what was seen then
                         await _see_cancelled(attempt, call)
-                    raise
+                        raise
+                    attempt.order.put_off_cancellation()
             return settled
         case Settle(outcome):
             settled = await _served(attempt, call, outcome, history.calls[call.key].evidence_seq)

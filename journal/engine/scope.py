@@ -10,7 +10,7 @@ A task that begins with something else than a call (a clock, a race, a harness) 
 import asyncio
 import random
 from collections.abc import Iterable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,7 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: First | No
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
         if first is None:
             _mark(scope, what)
+        scope.attempt.is_alone = False
         if task is not None:
             scope.attempt.tasks.add(task)
         _current.set(scope)
@@ -101,6 +102,12 @@ def _mark(scope: Scope, what: str) -> None:
     if key not in attempt.history.observed:
         mark = Observed(value=values.encode(what))
         attempt.holding.buffer(seal(attempt.holding.run, mark, turn=attempt.turn_id, key=key))
+
+
+def attempt_of(context: Context | None = None) -> "Attempt | None":
+    """The attempt that runs in that context, or in the current one."""
+    scope = _current.get() if context is None else context.get(_current)
+    return None if scope is None else scope.attempt
 
 
 def runs_in(attempt: "Attempt", handles: Iterable[Any]) -> bool:

@@ -24,7 +24,7 @@ from journal.engine.plan import Plan, plan_of
 from journal.engine.scope import current_scope
 from journal.engine.threads import on_thread
 from journal.engine.turn_docs import TurnDocs
-from journal.replay.history import is_counted
+from journal.replay.history import is_again, is_counted
 from journal.tools.model_retry import as_model_retry
 from journal.tools.result import ToolResult, rejected_of, rejected_text
 
@@ -214,9 +214,9 @@ class Turn:
 
 def _explicit(key: str) -> str:
     """A key given by the caller; raises `InvalidOptions` if it could be one that is counted."""
-    if is_counted(key):
+    if is_counted(key) or is_again(key):
         raise InvalidOptions(
-            f"key={key!r}: names that end in # and a number are given by counting; choose another"
+            f"key={key!r}: names that end in # or @again and a number are given by counting; choose another"
         )
     return key
 

@@ -67,7 +67,9 @@ async def test_while_one_half_is_on_its_way_the_other_computes(url: str, groups:
         groups.clear()
         await asyncio.gather(*(work(holder, 12) for holder in holders))
         assert groups[0] == 40
-        assert median(groups[1:]) < 30, "once they have come apart, they do not all wait at the same time again"
+        assert median(groups[1:]) < 30, (
+            "once they have come apart, they do not all wait at the same time again"
+        )
 
 
 async def test_a_batch_that_takes_more_costs_the_runs_of_other_groups_nothing(url: str) -> None:
