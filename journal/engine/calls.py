@@ -275,6 +275,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
     blob = None
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
+    heard = _heard_cancellations()
     attempt.acting += 1
     token = context.enter()
     try:
@@ -286,7 +287,7 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
         outcome, data, blob = _succeeded(call, result, tries)
     except asyncio.CancelledError as error:
         cause = error
-        if not _is_cancelling():
+        if _heard_cancellations() <= heard:
             outcome = _failed(call, error, outer)  # the act raised it by itself; nobody cancels this task
         elif await attempt.is_stopping():
             raise  # left in doubt: whoever holds the run next decides by the table
@@ -340,10 +341,12 @@ def _intent(
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 
 
-def _is_cancelling() -> bool:
-    """Whether somebody asked for this task to be cancelled."""
+def _heard_cancellations() -> int:
+    """How often this task was cancelled and has heard of it; one that it swallowed does not end what it does next."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    if task is None:
+        return 0
+    return task.cancelling() - bool(getattr(task, "_must_cancel", False))  # nothing public shows what is to come
 
 
 def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:
@@ -368,7 +371,9 @@ def _repr(result: Any) -> str:
 def _failed(call: Call, error: BaseException, outer: BaseException | None) -> CallOutcome:
     tries = getattr(error, "__journal_tries__", 1)
     if not isinstance(error, Exception):
-        return CallOutcome(status="error", error=ErrorInfo(type=type(error).__qualname__), tries=tries)
+        is_unknown = call.policy == "never" and isinstance(error, asyncio.CancelledError)
+        info = ErrorInfo(type=type(error).__qualname__)
+        return CallOutcome(status="unknown" if is_unknown else "error", error=info, tries=tries)
     if call.policy == "never" and is_interruption(error, outer):
         return CallOutcome(status="unknown", error=describe(error), tries=tries)
     return CallOutcome(status="error", error=describe(error), tries=tries)

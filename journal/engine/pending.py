@@ -79,4 +79,4 @@ def _watch(loop: asyncio.AbstractEventLoop) -> None:
         return future
 
     run_in_executor.__journal__ = True  # type: ignore[attr-defined]  # looked for above
-    loop.run_in_executor = run_in_executor  # type: ignore[method-assign]  # its own callers are to pass here too
+    loop.run_in_executor = run_in_executor  # type: ignore[assignment]  # its own callers are to pass here

@@ -22,6 +22,10 @@ async def note(said: str) -> str:
     return said
 
 
+def named(fn: Any) -> Any:
+    return step(fn).options(key="k")
+
+
 async def limited(call: Any) -> str:
     try:
         async with asyncio.timeout(0.2):
@@ -33,7 +37,6 @@ async def limited(call: Any) -> str:
 async def test_each_asking_after_a_cancelled_one_has_its_own_outcome(url: str) -> None:
     tries: list[str] = []
 
-    @step(key="k")
     async def flaky(name: str) -> str:
         tries.append(name)
         if len(tries) < 3:
@@ -43,7 +46,7 @@ async def test_each_asking_after_a_cancelled_one_has_its_own_outcome(url: str) -
     async def handler(turn: Turn) -> list[str]:
         said = []
         for _ in range(4):
-            said.append(await limited(turn.step(flaky, "x")))
+            said.append(await limited(turn.step(named(flaky), "x")))
             await turn.step(note, said[-1])
         return said
 
@@ -56,7 +59,6 @@ async def test_the_second_asking_in_doubt_is_tried_again_behind_the_first(url: s
     tries: list[str] = []
     started: list[asyncio.Event] = []
 
-    @step(key="k")
     async def flaky() -> str:
         tries.append("flaky")
         if len(tries) == 2:
@@ -67,8 +69,8 @@ async def test_the_second_asking_in_doubt_is_tried_again_behind_the_first(url: s
 
     async def handler(turn: Turn, inside: asyncio.Event) -> list[str]:
         started.append(inside)
-        first = await limited(turn.step(flaky))
-        return [first, await turn.model(flaky)]
+        first = await limited(turn.step(named(flaky)))
+        return [first, await turn.model(named(flaky))]
 
     async with Journal(url):
         journal, work = await in_doubt(url, handler, handler)
@@ -81,7 +83,6 @@ async def test_whoever_has_joined_a_call_that_is_cancelled_asks_for_it_anew(url:
     """Nobody has cancelled them."""
     tries: list[str] = []
 
-    @step(key="k")
     async def rates() -> str:
         tries.append("rates")
         if len(tries) == 1:
@@ -90,9 +91,9 @@ async def test_whoever_has_joined_a_call_that_is_cancelled_asks_for_it_anew(url:
 
     async def handler(turn: Turn) -> list[str]:
         async def patient() -> str:
-            return await turn.step(rates)
+            return await turn.step(named(rates))
 
-        said = await asyncio.gather(limited(turn.step(rates)), patient(), patient())
+        said = list(await asyncio.gather(limited(turn.step(named(rates))), patient(), patient()))
         await turn.step(note, f"{said}")
         return said
 

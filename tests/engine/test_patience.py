@@ -270,9 +270,10 @@ async def test_what_the_handler_does_besides_its_calls_has_as_long_as_it_had(url
             await is_seen.wait()
         return name
 
-    @step(key="k")
     async def fetch_for_all() -> None:
         await is_seen.wait()
+
+    for_all = step(fetch_for_all).options(key="k")
 
     async def summary(seen: list[str]) -> str:
         return ", ".join(seen)
@@ -293,11 +294,11 @@ async def test_what_the_handler_does_besides_its_calls_has_as_long_as_it_had(url
                         with ThreadPoolExecutor(1) as own:
                             await asyncio.get_running_loop().run_in_executor(own, time.sleep, seconds)
                     case _:
-                        await within("wait_for", seconds, turn.step(fetch_for_all))
+                        await within("wait_for", seconds, turn.step(for_all))
             seen.append(said)
             is_seen.set()
 
-        shared = [turn.step(fetch_for_all)] if besides == "key" else []
+        shared = [turn.step(for_all)] if besides == "key" else []
         await asyncio.gather(*shared, one("big"), one("small"))
         return await turn.step(summary, seen)
 
