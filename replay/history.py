@@ -8,6 +8,7 @@ import re
 from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,8 +42,16 @@ _AGAIN = re.compile(r".*@again[0-9]+", re.DOTALL)
 TASK_MARK = "@task"
 """Under which a task's scope says what it began with, where that was no call."""
 
-First = tuple[str, bytes]
-"""What a task began with: the name of a call and the digest of its input; else what it was, and nothing."""
+
+class First(NamedTuple):
+    """What a task began with."""
+
+    name: str
+    """Of a call; else what it was."""
+    digest: bytes = b""
+    """Of the call's input."""
+    task_digest: bytes = b""
+    """Over what the task was started with: there may be others that have the rest in common."""
 
 
 def scope_of(key: str) -> str:
@@ -340,13 +349,14 @@ class TurnHistory:
 
     def _note_tasks(self) -> None:
         firsts = {
-            key: (str(values.decode(seen.value)), b"")
+            key: First(str(values.decode(seen.value)), task_digest=seen.task_digest)
             for key, seen in self.observed.items()
             if key.endswith(f"/{TASK_MARK}")
         }
         for key, call in self.calls.items():
             if call.intent is not None:
-                firsts.setdefault(key, (call.intent.name, call.intent.input_digest))
+                intent = call.intent
+                firsts.setdefault(key, First(intent.name, intent.input_digest, intent.task_digest))
         for key, first in firsts.items():
             parent, _, name = scope_of(key).rpartition("/")
             if is_task(name):

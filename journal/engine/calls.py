@@ -38,6 +38,7 @@ from journal.engine.context import CallContext, in_call
 from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.retry import retrying
+from journal.engine.task_digest import task_digest
 from journal.replay.history import CallHistory, again_key, cancelled_key, drift_key, is_cancelled
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
@@ -70,6 +71,8 @@ class Call(Asked, frozen=True, gc=False, kw_only=True):
     probe: ProbeFunction | None = None
     dedupes: bool = False
     """The service honours our idempotency key, so a probe's plain "it did not run" may be trusted."""
+    begins_task: bool = False
+    """Whether it is the first that a task does."""
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -337,6 +340,7 @@ def _intent(
         difference=difference,
         v=1 if difference is None else 2,
         nonce=attempt.history.nonces.get(call.key, b""),
+        task_digest=task_digest(asyncio.current_task()) if call.begins_task else b"",
     )
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 
@@ -346,7 +350,9 @@ def _heard_cancellations() -> int:
     task = asyncio.current_task()
     if task is None:
         return 0
-    return task.cancelling() - bool(getattr(task, "_must_cancel", False))  # nothing public shows what is to come
+    return task.cancelling() - bool(
+        getattr(task, "_must_cancel", False)
+    )  # nothing public shows what is to come
 
 
 def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:

@@ -4,6 +4,7 @@ The root scope is the handler's. A task that makes a call of its own opens a sco
 (``t1``, ``t2``, counted in the order in which they first call); a nested agent is given one by its adapter. Keys
 read ``t1/lookup#2``: the second start of `lookup` in that scope. On replay a task is known again by what it began with:
 `asyncio.as_completed` starts what it is given in any order, and a task that left nothing in the log may come first now.
+Of several that began with the same, it is the one that was started with the same arguments (`task_digest.py`).
 A task that begins with something else than a call (a clock, a race, a harness) says so in a record, ``t1/@task``.
 """
 
@@ -18,16 +19,32 @@ from journal.core import values
 from journal.core.codec import seal
 from journal.core.errors import NotInTurn
 from journal.core.records import Observed
-from journal.replay.history import TASK_MARK, First
+from journal.engine.task_digest import likeness, task_digest
+from journal.replay.history import TASK_MARK
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
 
+Beginning = tuple[str, bytes]
+"""What a task begins with: the name of a call and the digest of its input; else what it is, and nothing."""
+
+
 class Scope:
     """One place to count in. `path` is empty for the handler's own."""
 
-    __slots__ = ("attempt", "chance", "counts", "path", "recorded", "taken", "task", "tasks")
+    __slots__ = (
+        "attempt",
+        "chance",
+        "counts",
+        "is_new",
+        "path",
+        "recorded",
+        "reserved",
+        "taken",
+        "task",
+        "tasks",
+    )
 
     def __init__(self, attempt: "Attempt", path: str, task: "asyncio.Task[object] | None") -> None:
         self.attempt = attempt
@@ -38,8 +55,12 @@ class Scope:
         """How many scopes of tasks below this one have a name, without a gap."""
         self.taken: set[str] = set()
         """Names beyond those."""
-        self.recorded: dict[str, First] | None = None
-        """Scopes of tasks below this one that the log knows, and that were not opened yet."""
+        self.recorded: dict[Beginning, dict[str, bytes]] | None = None
+        """Name and digest of each task that the log has here and that has not begun yet, by what it begins with."""
+        self.reserved: set[str] = set()
+        """Names of all that the log knows."""
+        self.is_new = False
+        """Whether it is of a task, and its first call is to say what the task was started with."""
         self.chance: random.Random | None = None
 
     def next_key(self, name: str) -> str:
@@ -48,21 +69,39 @@ class Scope:
         self.counts[name] = count
         return f"{self.path}/{name}#{count}" if self.path else f"{name}#{count}"
 
-    def name_of_task(self, first: First) -> str:
+    def name_of_task(self, first: Beginning, task: "asyncio.Task[object] | None") -> str:
         """The name of the next scope of a task below this one, which begins with that."""
         if self.recorded is None:
+            self.recorded = {}
             known = self.attempt.history.tasks_of(self.path)
-            self.recorded = {name: known[name] for name in sorted(known, key=_number)}
-        name = next((name for name, known in self.recorded.items() if known == first), None)
-        if name is None:
+            for name in sorted(known, key=_number):
+                self.reserved.add(name)
+                self.recorded.setdefault(known[name][:2], {})[name] = known[name].task_digest
+        alike = self.recorded.get(first)
+        if alike:
+            name = _most_alike(alike, task) if len(alike) > 1 else next(iter(alike))
+            del alike[name]
+        else:
             fresh = (f"t{number}" for number in count(self.tasks + 1))
-            name = next(name for name in fresh if name not in self.taken and name not in self.recorded)
-        self.recorded.pop(name, None)
+            name = next(name for name in fresh if name not in self.taken and name not in self.reserved)
         self.taken.add(name)
         while (following := f"t{self.tasks + 1}") in self.taken:
             self.taken.remove(following)
             self.tasks += 1
         return name
+
+
+def _most_alike(digests: dict[str, bytes], task: "asyncio.Task[object] | None") -> str:
+    """Which of several tasks that began with the same that one is: started with the same arguments, else the first."""
+    digest = task_digest(task)
+    most = likeness(digest, digest)
+    found, best = next(iter(digests)), 0
+    for name, known in digests.items():
+        if (common := likeness(known, digest)) > best:
+            found, best = name, common
+        if best == most:
+            break
+    return found
 
 
 def _number(name: str) -> int:
@@ -72,7 +111,7 @@ def _number(name: str) -> int:
 _current: ContextVar[Scope | None] = ContextVar("journal_scope", default=None)
 
 
-def current_scope(what: str, attempt: "Attempt | None" = None, first: First | None = None) -> Scope:
+def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning | None = None) -> Scope:
     """The scope of the running task, opened if it is the first that the task does: the call `first`, else `what`.
 
     Raises `NotInTurn`.
@@ -85,10 +124,12 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: First | No
             raise NotInTurn(what=what)
         scope = attempt.root
     if scope.task is not task:
-        name = scope.name_of_task(first or (what, b""))
+        name = scope.name_of_task(first or (what, b""), task)
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
         if first is None:
             _mark(scope, what)
+        else:
+            scope.is_new = True
         scope.attempt.is_alone = False
         if task is not None:
             scope.attempt.tasks.add(task)
@@ -100,7 +141,7 @@ def _mark(scope: Scope, what: str) -> None:
     """Let the log say what the task began with, since no call does."""
     attempt, key = scope.attempt, f"{scope.path}/{TASK_MARK}"
     if key not in attempt.history.observed:
-        mark = Observed(value=values.encode(what))
+        mark = Observed(value=values.encode(what), task_digest=task_digest(scope.task))
         attempt.holding.buffer(seal(attempt.holding.run, mark, turn=attempt.turn_id, key=key))
 
 

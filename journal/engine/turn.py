@@ -191,6 +191,7 @@ class Turn:
         attempt = self._attempt
         data, digest = plan.encode_arguments(args, kwargs)
         scope = current_scope(f"turn.{kind}", attempt, (plan.name, digest))
+        begins_task, scope.is_new = scope.is_new, False
         return Call(
             key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),
             kind=kind,
@@ -202,6 +203,7 @@ class Turn:
             policy=policy,
             is_counted=plan.key is None,
             scope=scope.path,
+            begins_task=begins_task,
             is_lazy=policy == "safe" and kind != "model",
             retry=plan.retry
             if kind != "model"
