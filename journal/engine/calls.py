@@ -202,14 +202,29 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
         case Diverge(recorded, wanted):
             raise Diverged(call=call.key, recorded=recorded, asked=wanted)
         case Probe(number, _):
-            if not attempt.is_offline:
-                await attempt.order.passed(call, began(history.calls[call.key]))
+            await _await_place(attempt, call, number, began(history.calls[call.key]))
             if (probed := await _probe(attempt, call)) is not None:
                 return probed
         case Run(number, _):
-            if not attempt.is_offline:
-                await attempt.order.passed(call, math.inf if number == 1 else began(history.calls[call.key]))
+            before = math.inf if number == 1 else began(history.calls[call.key])
+            await _await_place(attempt, call, number, before)
     return await _carry_out(attempt, call, number)
+
+
+async def _await_place(attempt: "Attempt", call: Call, number: int, before: float) -> None:
+    """Wait until `call` may act (`Order.passed`). One that is cancelled by then ends so, and a replay is to know it."""
+    if attempt.is_offline:
+        return
+    try:
+        await attempt.order.passed(call, before)
+    except asyncio.CancelledError:
+        if not await attempt.is_stopping():
+            if number == 1:
+                attempt.holding.buffer(*_intent(attempt, call, number))
+            is_in_doubt = number > 1 and call.policy == "never"
+            outcome = CallOutcome(status="unknown" if is_in_doubt else "cancelled", cancelled=True)
+            await _in_order(attempt, await durable(attempt, call, outcome))
+        raise
 
 
 def _refuse_nested(attempt: "Attempt", call: Call) -> None:

@@ -190,7 +190,10 @@ class Turn:
     ) -> Call:
         attempt = self._attempt
         data, digest = plan.encode_arguments(args, kwargs)
-        scope = current_scope(f"turn.{kind}", attempt, (plan.name, digest))
+        if plan.key is None:
+            scope = current_scope(f"turn.{kind}", attempt, (plan.name, digest))
+        else:  # its key does not tell the scope
+            scope = current_scope(f"turn.{kind} {plan.key}", attempt)
         begins_task, scope.is_new = scope.is_new, False
         return Call(
             key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from journal import Journal, Turn, TurnBlocked, TurnFailed, tool
+from journal import Journal, Turn, TurnBlocked, TurnFailed, step, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -467,3 +467,29 @@ async def test_tasks_that_are_started_with_something_new_each_time_are_known_by_
 
     assert await again("memory:", handler) == [1, 2, 3]
     assert sorted(acts) == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_a_task_that_begins_with_a_named_call_is_known_by_that(scheme: str, tmp_path: Path) -> None:
+    """The key of that call does not tell whose it is, and those behind it are counted."""
+    acts: list[str] = []
+
+    async def act(name: str) -> str:
+        acts.append(name)
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        async def one(name: str) -> str:
+            await turn.step(step(act).options(key=name), name)
+            return await turn.step(act, f"{name} counted")
+
+        names = "ab" if turn.attempt == 1 else "ba"
+        tasks = [asyncio.create_task(one(name)) for name in names]
+        said = sorted([await task for task in tasks])
+        if turn.attempt == 1:
+            raise Again
+        return said
+
+    url = "memory:" if scheme == "memory" else f"sqlite:{tmp_path / 'j.db'}"
+    assert await again(url, handler) == ["a counted", "b counted"]
+    assert sorted(acts) == ["a", "a counted", "b", "b counted"]
