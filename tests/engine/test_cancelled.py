@@ -203,3 +203,42 @@ async def test_a_cancellation_that_is_to_come_when_the_act_begins_is_one(url: st
         return said
 
     assert await twice(url, handler) == (["cancelled"], ["cancelled"])
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_while_it_waits_to_act_behind_what_is_recorded(scheme: str, tmp_path: Path) -> None:
+    """It never began; but what came after it rests on that it was cancelled."""
+    acts: list[int] = []
+    said: list[str] = []
+    journal = Journal(f"memory:{tmp_path.name}" if scheme == "memory" else f"sqlite:{tmp_path / 'j.db'}")
+
+    async def act(number: int) -> int:
+        acts.append(number)
+        return number
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        async def old() -> None:
+            if turn.attempt == 2:
+                await asyncio.sleep(0.5)
+            await turn.step(act, 1)
+
+        async def new() -> None:
+            said.append(await limited(0.05 if turn.attempt == 2 else 0.3, turn.step(act, 2)))
+            await turn.step(act, len(said[-1]))
+
+        if turn.attempt == 1:
+            await asyncio.create_task(old())
+            raise Again
+        await asyncio.gather(asyncio.create_task(old()), asyncio.create_task(new()))
+        if turn.attempt == 2:
+            raise Again
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="Again"):
+            await work.run(None, run_id="r")
+        with pytest.raises(TurnFailed, match="Again"):
+            await (await journal.retry("r")).settle(20, serve=True)
+        await (await journal.retry("r")).settle(20, serve=True)
+    assert said == ["out of time", "out of time"]
+    assert acts == [1, len("out of time")]
