@@ -87,9 +87,8 @@ def _tell(value: Any, words: list[str]) -> int:
         for part in value.items() if isinstance(value, dict) else value:
             _tell(part, words)
         return _CONTAINER
-    fields = getattr(type(value), "__dataclass_fields__", None) or getattr(
-        type(value), "__struct_fields__", ()
-    )
+    sort = type(value)
+    fields = (*getattr(sort, "__dataclass_fields__", ()), *getattr(sort, "__struct_fields__", ()))
     for field in fields:
         _tell(getattr(value, field, None), words)
     return _RECORD if fields else _FIXED
