@@ -185,7 +185,8 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 except asyncio.CancelledError:
                     if attempt.stop is not None:
                         raise
-                    if history.unclaimed() is None:  # nothing recorded rests on what was seen then
+                    if history.unclaimed() is None and history.first_unasked() is None:
+                        # Nothing recorded rests on what was seen then.
                         await _see_cancelled(attempt, call)
                         raise
                     attempt.order.put_off_cancellation()
