@@ -4,6 +4,7 @@ A program is data, so that a failing one is printed and shrunk; `Stand` runs it 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -32,11 +33,21 @@ class Leaf(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True):
     """Several programs: one after the other, or at once."""
 
-    kind: Literal["sequence", "gather", "group", "task", "caught", "race", "as_completed"]
+    kind: Literal[
+        "sequence", "gather", "group", "task", "caught", "race", "as_completed", "paused", "on_thread"
+    ]
     parts: tuple["Program", ...]
 
 
-Program = Leaf | Node
+class Limited(msgspec.Struct, frozen=True):
+    """A call under a key that has so many milliseconds; where they run out, it is asked for again without a limit."""
+
+    yields: int
+    limit: Literal["wait_for", "timeout"]
+    milliseconds: int
+
+
+Program = Leaf | Limited | Node
 
 leaves = st.builds(
     Leaf,
@@ -46,23 +57,35 @@ leaves = st.builds(
 )
 
 
+limits = st.builds(
+    Limited,
+    yields=st.integers(0, 2),
+    limit=st.sampled_from(["wait_for", "timeout"]),
+    milliseconds=st.integers(0, 4),
+)
+
+
 def nodes(parts: st.SearchStrategy[Program]) -> st.SearchStrategy[Program]:
     """Trees one level higher."""
     several = st.lists(parts, min_size=1, max_size=3).map(tuple)
     kinds = ["sequence", "gather", "group"] + (["race", "as_completed"] if ORDERED else [])
     return st.one_of(
         st.builds(Node, kind=st.sampled_from(kinds), parts=several),
-        st.builds(Node, kind=st.sampled_from(["task", "caught"]), parts=st.tuples(parts)),
+        st.builds(
+            Node, kind=st.sampled_from(["task", "caught", "paused", "on_thread"]), parts=st.tuples(parts)
+        ),
     )
 
 
-programs = st.recursive(leaves, nodes, max_leaves=8)
+programs = st.recursive(st.one_of(leaves, leaves, leaves, limits), nodes, max_leaves=8)
 
 
 def is_racing(program: Program, *, apart: bool = False) -> bool:
     """Whether it depends on what ends first: by a race, or by a failure that reaches tasks beside it."""
     if isinstance(program, Leaf):
         return ORDERED and apart and program.fails and program.kind in ("step", "flaky", "model")
+    if isinstance(program, Limited):
+        return True
     at_once = program.kind in ("gather", "group")
     return program.kind in ("race", "as_completed") or any(
         is_racing(part, apart=apart or at_once) for part in program.parts
@@ -72,8 +95,10 @@ def is_racing(program: Program, *, apart: bool = False) -> bool:
 class Stand:
     """Where a program runs: its effects, and which calls it asked for."""
 
-    def __init__(self, effects: Effects) -> None:
+    def __init__(self, effects: Effects, *, pauses: bool) -> None:
         self.effects = effects
+        self.pauses = pauses
+        """Whether it pauses at all: not where it rests on what ends first, which is chance within a millisecond."""
         self.lives = 0
         self.asked: dict[str, LeafKind] = {}
         self._tries: Counter[tuple[int, str]] = Counter()
@@ -82,12 +107,26 @@ class Stand:
         """What `program` comes to: a value that tells of every call. `place` names its calls' effects."""
         if isinstance(program, Leaf):
             return await self._call(turn, program, place)
+        if isinstance(program, Limited):
+            return await self._limited(turn, program, place)
         parts = [(part, f"{place}.{number}") for number, part in enumerate(program.parts)]
         match program.kind:
             case "sequence":
                 return [await self.run(turn, part, name) for part, name in parts]
             case "caught":
                 return await self._caught(turn, *parts[0])
+            case "paused" | "on_thread" if not self.pauses:
+                return await self.run(turn, *parts[0])
+            case "paused":
+                await asyncio.sleep(0.002)
+                said = await self.run(turn, *parts[0])
+                await asyncio.sleep(0.001)
+                return said
+            case "on_thread":
+                await asyncio.to_thread(time.sleep, 0.001)
+                said = await self.run(turn, *parts[0])
+                await asyncio.to_thread(time.sleep, 0.002)
+                return said
             case "task":
                 return await asyncio.create_task(self._apart(turn, *parts[0]))
             case "gather":
@@ -132,25 +171,33 @@ class Stand:
             return name
 
         said = []
-        # Tasks, since `as_completed` starts coroutines in the order of a set: another one in every life.
-        tasks = [asyncio.create_task(named(part, name)) for part, name in parts]
-        for ended in asyncio.as_completed(tasks):
+        # It starts them in the order of a set, which is another one in every life.
+        for ended in asyncio.as_completed([named(part, name) for part, name in parts]):
             name = await ended
             said.append(await self._call(turn, Leaf("step", 0, False), f"{place}.then {name}"))
         return said
+
+    async def _limited(self, turn: Turn, program: Limited, place: str) -> Any:
+        self.asked[place] = "step"
+
+        async def limited(name: str) -> str:
+            return await self._act(Leaf("step", program.yields, False), name)
+
+        fn, seconds = step(limited).options(key=place), program.milliseconds / 1000
+        try:
+            if program.limit == "wait_for":
+                return await asyncio.wait_for(turn.step(fn, place), seconds)
+            async with asyncio.timeout(seconds):
+                return await turn.step(fn, place)
+        except TimeoutError:
+            await self._call(turn, Leaf("step", 0, False), f"{place}.out of time")
+            return await turn.step(fn, place)
 
     async def _call(self, turn: Turn, leaf: Leaf, place: str) -> Any:
         self.asked[place] = leaf.kind
 
         async def act(name: str) -> str:
-            for _ in range(leaf.yields):
-                await asyncio.sleep(0)
-            self.effects.add(name)
-            for _ in range(leaf.yields):
-                await asyncio.sleep(0)
-            if leaf.fails and leaf.kind != "probed":  # what a probe finds to have run has a value
-                raise ValueError(name)
-            return name
+            return await self._act(leaf, name)
 
         act.__name__ = leaf.kind
         match leaf.kind:
@@ -167,6 +214,16 @@ class Stand:
             case "probed":
                 result = await turn.tool(tool(act, replay="never", probe=self._probe(place)), place)
         return [place, result.status]
+
+    async def _act(self, leaf: Leaf, name: str) -> str:
+        for _ in range(leaf.yields):
+            await asyncio.sleep(0)
+        self.effects.add(name)
+        for _ in range(leaf.yields):
+            await asyncio.sleep(0)
+        if leaf.fails and leaf.kind != "probed":  # what a probe finds to have run has a value
+            raise ValueError(name)
+        return name
 
     def _flaky(self, act: Any) -> Any:
         """Fails once in every life, and is tried again."""

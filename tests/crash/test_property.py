@@ -27,7 +27,7 @@ SECONDS = 20.0
 def play(program: Program, opener: Opener, url: str, kills: list[tuple[int, int]]) -> tuple[Story, Stand]:
     """Run `program` to its end; each of `kills` ends one life before, if it lives so long."""
     journal = Journal()
-    stand = Stand(Effects())
+    stand = Stand(Effects(), pauses=not is_racing(program))
 
     @journal.agent
     async def work(turn: Turn, _: None) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from journal import CannotTell, Journal, Ran, Turn, TurnFailed, tool
+from journal import CallError, CannotTell, Journal, Ran, Turn, TurnFailed, tool
 from journal.core.ports import Answer, Batch
 from journal.worlds.memory import MemoryWorld
 from tests.engine.test_order import Again, twice
@@ -147,3 +147,98 @@ async def test_while_its_probe_is_asked(url: str) -> None:
             await (await journal.retry("r")).settle(20, serve=True)
     assert said == ["out of time", "out of time"]
     assert probes == [1], "what is settled is not asked again"
+
+
+@pytest.mark.parametrize("kind", ["step", "model", "tool"])
+async def test_an_act_that_cancels_itself_in_a_task_that_has_swallowed_a_cancellation(
+    url: str, kind: Literal["step", "model", "tool"]
+) -> None:
+    """Nobody cancels the call, so that it is a failure, as it is elsewhere."""
+
+    async def cancels_itself() -> None:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    async def handler(turn: Turn) -> list[str]:
+        said: list[str] = []
+
+        async def one() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                said.append("swallowed")
+            try:
+                result = await getattr(turn, kind)(cancels_itself)
+                said.append(result.status)
+            except CallError as error:
+                said.append(error.type)
+
+        task = asyncio.create_task(one())
+        await turn.step(quick, 1)
+        task.cancel()
+        await task
+        await turn.step(quick, len(said))
+        return said
+
+    live, replayed = await twice(url, handler)
+    # Of a `never` tool an interruption is unknown.
+    assert live == replayed == ["swallowed", "unknown" if kind == "tool" else "CancelledError"]
+
+
+async def test_a_cancellation_that_is_to_come_when_the_act_begins_is_one(url: str) -> None:
+    async def handler(turn: Turn) -> list[str]:
+        said: list[str] = []
+
+        async def one() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            try:
+                await turn.step(asyncio.sleep, 0.01)
+            except asyncio.CancelledError:
+                said.append("cancelled")
+            await turn.step(quick, 1)
+
+        await asyncio.create_task(one())
+        return said
+
+    assert await twice(url, handler) == (["cancelled"], ["cancelled"])
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_while_it_waits_to_act_behind_what_is_recorded(scheme: str, tmp_path: Path) -> None:
+    """It never began; but what came after it rests on that it was cancelled."""
+    acts: list[int] = []
+    said: list[str] = []
+    journal = Journal(f"memory:{tmp_path.name}" if scheme == "memory" else f"sqlite:{tmp_path / 'j.db'}")
+
+    async def act(number: int) -> int:
+        acts.append(number)
+        return number
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> None:
+        async def old() -> None:
+            if turn.attempt == 2:
+                await asyncio.sleep(0.5)
+            await turn.step(act, 1)
+
+        async def new() -> None:
+            said.append(await limited(0.05 if turn.attempt == 2 else 0.3, turn.step(act, 2)))
+            await turn.step(act, len(said[-1]))
+
+        if turn.attempt == 1:
+            await asyncio.create_task(old())
+            raise Again
+        await asyncio.gather(asyncio.create_task(old()), asyncio.create_task(new()))
+        if turn.attempt == 2:
+            raise Again
+
+    async with journal:
+        with pytest.raises(TurnFailed, match="Again"):
+            await work.run(None, run_id="r")
+        with pytest.raises(TurnFailed, match="Again"):
+            await (await journal.retry("r")).settle(20, serve=True)
+        await (await journal.retry("r")).settle(20, serve=True)
+    assert said == ["out of time", "out of time"]
+    assert acts == [1, len("out of time")]
