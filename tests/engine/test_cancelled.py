@@ -63,6 +63,43 @@ async def test_while_its_outcome_is_being_stored(
     assert await twice(url, handler) == ("out of time", "out of time")
 
 
+async def test_as_the_store_has_answered(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before whoever waited for the answer has heard of it, while another call is on its way as well."""
+    monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
+    plain = MemoryWorld.append
+    to_cancel: list[asyncio.Task[str]] = []
+
+    def heard(world: MemoryWorld, batch: Batch) -> asyncio.Future[Answer]:
+        answer = plain(world, batch)
+        if to_cancel and any(record.type == "call.outcome" for record in batch.records):
+            task = to_cancel.pop()
+            answer.add_done_callback(lambda _: task.cancel())
+        return answer
+
+    monkeypatch.setattr(MemoryWorld, "append", heard)
+
+    async def handler(turn: Turn) -> list[str]:
+        async def one(n: int) -> str:
+            try:
+                await turn.step(quick, n)
+            except asyncio.CancelledError:
+                return "cancelled"
+            return "done"
+
+        spinning = asyncio.create_task(spin(0.2 if turn.attempt == 1 else 0))
+        tasks = [asyncio.create_task(one(n)) for n in (1, 2)]
+        if turn.attempt == 1:
+            to_cancel.append(tasks[0])
+        else:
+            asyncio.get_running_loop().call_later(0.05, tasks[0].cancel)
+        said = [await task for task in tasks]
+        await spinning
+        await turn.step(quick, len(said))
+        return said
+
+    assert await twice(url, handler) == (["cancelled", "done"],) * 2
+
+
 async def test_while_it_waits_for_its_place(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
 
