@@ -41,7 +41,7 @@ from journal.engine.evidence import leave_evidence
 from journal.engine.joining import join
 from journal.engine.retry import retrying
 from journal.engine.task_digest import task_digest
-from journal.replay.history import CallHistory, TurnHistory, cancelled_key, drift_key, is_cancelled
+from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
 from journal.tools.facts import with_facts
@@ -134,7 +134,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 try:
                     await attempt.order.released(call.key)
                 except asyncio.CancelledError:
-                    if attempt.stop is None and _may_rest_on_it(history):
+                    if attempt.stop is None and _may_rest_on_it(attempt):
                         attempt.order.put_off_cancellation()
                         return settled
                     if history.unclaimed() is None:
@@ -165,9 +165,10 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     return await _carry_out(attempt, call, number)
 
 
-def _may_rest_on_it(history: TurnHistory) -> bool:
-    """Whether something recorded was not asked for yet, so that it may rest on what is handed out now."""
-    return history.unclaimed() is not None or history.first_unasked() is not None
+def _may_rest_on_it(attempt: "Attempt") -> bool:
+    """Whether the code has something recorded still to do, so that it may rest on what is handed out now."""
+    history = attempt.history
+    return history.unclaimed() is not None or history.first_unasked() is not None or attempt.order.is_to_come
 
 
 async def _until_it_may_act(attempt: "Attempt", call: Call, number: int) -> None:

@@ -89,6 +89,15 @@ class Order:
         """Whether the handler was given the turn's cancellation later than what was released so far."""
         return TURN_CANCELLED in self._keys
 
+    @property
+    def is_to_come(self) -> bool:
+        """Whether the code has something that is due still to ask for, or to cancel."""
+        return any(
+            event.key not in (self._cancelled if event.is_cancelled else self._asked)
+            for event in self._due
+            if event.key in self._keys and not event.is_late
+        )
+
     def release(self, key: str) -> bool:
         """Whether the event under that key may come at once: it was released or dropped before, or is next, at rest."""
         if key not in self._keys:

@@ -114,6 +114,26 @@ async def test_while_it_waits_for_its_place(url: str, monkeypatch: pytest.Monkey
     assert await twice(url, handler) == ("out of time", "out of time")
 
 
+async def test_not_on_a_replay_where_what_was_cancelled_rests_on_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit runs out on the replay alone, and the log goes on with a cancellation that came of the outcome."""
+    monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
+
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async def handler(turn: Turn) -> str:
+        beside = asyncio.create_task(turn.step(endless))
+        spinning = asyncio.create_task(spin(0 if turn.attempt == 1 else 0.5))
+        said = await limited(30 if turn.attempt == 1 else 0.1, turn.step(quick, 1))
+        beside.cancel()
+        await asyncio.wait({beside, spinning})
+        return said
+
+    assert await twice(url, handler) == ("in time", "in time")
+
+
 async def test_on_a_replay_where_nothing_rests_on_it_yet(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first attempt ended before anything followed; the second cancels it, and the third is to do the same."""
     monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
