@@ -39,29 +39,13 @@ class Node(msgspec.Struct, frozen=True):
     parts: tuple["Program", ...]
 
 
-class Limited(msgspec.Struct, frozen=True):
-    """A call under a key that has so many milliseconds; where they run out, it is asked for again without a limit."""
-
-    yields: int
-    limit: Literal["wait_for", "timeout"]
-    milliseconds: int
-
-
-Program = Leaf | Limited | Node
+Program = Leaf | Node
 
 leaves = st.builds(
     Leaf,
     kind=st.sampled_from(["step", "flaky", "model", "safe", "never", "probed"]),
     yields=st.integers(0, 2),
     fails=st.sampled_from([False, False, False, True]),
-)
-
-
-limits = st.builds(
-    Limited,
-    yields=st.integers(0, 2),
-    limit=st.sampled_from(["wait_for", "timeout"]),
-    milliseconds=st.integers(0, 4),
 )
 
 
@@ -77,15 +61,13 @@ def nodes(parts: st.SearchStrategy[Program]) -> st.SearchStrategy[Program]:
     )
 
 
-programs = st.recursive(st.one_of(leaves, leaves, leaves, limits), nodes, max_leaves=8)
+programs = st.recursive(leaves, nodes, max_leaves=8)
 
 
 def is_racing(program: Program, *, apart: bool = False) -> bool:
     """Whether it depends on what ends first: by a race, or by a failure that reaches tasks beside it."""
     if isinstance(program, Leaf):
         return ORDERED and apart and program.fails and program.kind in ("step", "flaky", "model")
-    if isinstance(program, Limited):
-        return True
     at_once = program.kind in ("gather", "group")
     return program.kind in ("race", "as_completed") or any(
         is_racing(part, apart=apart or at_once) for part in program.parts
@@ -107,8 +89,6 @@ class Stand:
         """What `program` comes to: a value that tells of every call. `place` names its calls' effects."""
         if isinstance(program, Leaf):
             return await self._call(turn, program, place)
-        if isinstance(program, Limited):
-            return await self._limited(turn, program, place)
         parts = [(part, f"{place}.{number}") for number, part in enumerate(program.parts)]
         match program.kind:
             case "sequence":
@@ -176,22 +156,6 @@ class Stand:
             name = await ended
             said.append(await self._call(turn, Leaf("step", 0, False), f"{place}.then {name}"))
         return said
-
-    async def _limited(self, turn: Turn, program: Limited, place: str) -> Any:
-        self.asked[place] = "step"
-
-        async def limited(name: str) -> str:
-            return await self._act(Leaf("step", program.yields, False), name)
-
-        fn, seconds = step(limited).options(key=place), program.milliseconds / 1000
-        try:
-            if program.limit == "wait_for":
-                return await asyncio.wait_for(turn.step(fn, place), seconds)
-            async with asyncio.timeout(seconds):
-                return await turn.step(fn, place)
-        except TimeoutError:
-            await self._call(turn, Leaf("step", 0, False), f"{place}.out of time")
-            return await turn.step(fn, place)
 
     async def _call(self, turn: Turn, leaf: Leaf, place: str) -> Any:
         self.asked[place] = leaf.kind
