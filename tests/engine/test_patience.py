@@ -333,6 +333,17 @@ async def test_what_the_handler_does_besides_its_calls_has_as_long_as_it_had(url
     assert live == replayed == "big, small"
 
 
+async def test_threads_are_watched_once_in_a_loop_and_for_others_they_are_as_before(tmp_path: Path) -> None:
+    async def handler(turn: Turn) -> float:
+        return await turn.step(takes, 0.0)
+
+    for number in range(2):
+        await twice(f"memory:{tmp_path.name}.{number}", handler)
+    run_in_executor: Any = asyncio.get_running_loop().run_in_executor
+    assert "__journal__" not in vars(vars(run_in_executor)["__wrapped__"])
+    assert await run_in_executor(executor=None, func=lambda: 5) == 5
+
+
 async def test_what_beats_all_the_time_is_not_waited_for_as_long_as_it_was(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
