@@ -74,6 +74,13 @@ def is_racing(program: Program, *, apart: bool = False) -> bool:
     )
 
 
+def is_pausing(program: Program) -> bool:
+    """Whether it pauses besides its calls."""
+    if isinstance(program, Leaf):
+        return False
+    return program.kind in ("paused", "on_thread") or any(is_pausing(part) for part in program.parts)
+
+
 class Stand:
     """Where a program runs: its effects, and which calls it asked for."""
 
@@ -128,9 +135,10 @@ class Stand:
 
     async def _apart(self, turn: Turn, part: Program, name: str) -> Any:
         """In a task of its own."""
+        if self.pauses or not ORDERED:
+            await self._call(turn, Leaf("step", 0, False), f"{name}.first")  # opens its scope, in a set order
         if ORDERED:
             return await self.run(turn, part, name)
-        await self._call(turn, Leaf("step", 0, False), f"{name}.first")  # opens its scope, in a set order
         return await self._caught(turn, part, name)
 
     async def _race(self, turn: Turn, parts: Sequence[tuple[Program, str]], place: str) -> Any:
