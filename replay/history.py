@@ -5,9 +5,11 @@ records of other turns, which it skips. Next: `matcher.py` decides on it, `state
 """
 
 import re
+from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Iterable
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,8 +43,16 @@ _AGAIN = re.compile(r"@again[0-9]+\Z")
 TASK_MARK = "@task"
 """Under which a task's scope says what it began with, where that was no call."""
 
-First = tuple[str, bytes]
-"""What a task began with: the name of a call and the digest of its input; else what it was, and nothing."""
+
+class First(NamedTuple):
+    """What a task began with."""
+
+    name: str
+    """Of a call; else what it was."""
+    digest: bytes = b""
+    """Of the call's input."""
+    task_digest: bytes = b""
+    """Over what the task was started with: there may be others that have the rest in common."""
 
 
 def scope_of(key: str) -> str:
@@ -99,6 +109,11 @@ def is_left(key: str) -> bool:
 def again_key(call: str, count: int) -> str:
     """The key of a call whose first `count` tries in one attempt were cancelled, and that is asked for once more."""
     return f"{call}@again{count}" if count else call
+
+
+def is_again(key: str) -> bool:
+    """Whether it is such a key."""
+    return _AGAIN.search(key) is not None
 
 
 def asked_key(key: str) -> str:
@@ -173,6 +188,8 @@ class TurnHistory:
         self.attempts = 0
         self.started_at = 0.0
         """When the first attempt began: wall clock of the store, seconds."""
+        self._starts: list[tuple[int, float]] = []
+        """(seq, time) of the beginning of each attempt."""
         self.calls: dict[str, CallHistory] = {}
         self.observed: dict[str, Observed] = {}
         self.nonces: dict[str, bytes] = {}
@@ -181,9 +198,6 @@ class TurnHistory:
         self.finished_seq = 0
         self.blocked: TurnBlocked | None = None
         self.cancel_requested: CancelRequested | None = None
-        self.pause_seconds = 0.0
-        """How long the handler had been at something of its own when it was given the cancellation."""
-        self._resumed_at = 0.0
         self.inputs = Inputs()
         self.checkpoints: dict[str, tuple[int, float, int]] = {}
         """(sequence, time, seq) of what the turn wrote and deleted of checkpoints, by key."""
@@ -257,8 +271,6 @@ class TurnHistory:
                 key = record.key or ""
                 if key.endswith(_CANCELLED) and (seen := self.calls.get(key.removesuffix(_CANCELLED))):
                     _see_cancelled(seen)
-                if key == TURN_CANCELLED:
-                    self.pause_seconds = record.time - self._last_event_time()
                 self.observed[key] = body
                 self.observed_at[key] = record.seq, record.time
             case CheckpointWritten() | CheckpointDeleted():
@@ -266,7 +278,7 @@ class TurnHistory:
             case TurnStarted():
                 self.attempts = max(self.attempts, body.attempt)
                 self.started_at = self.started_at or record.time
-                self._resumed_at = record.time
+                self._starts.append((record.seq, record.time))
             case TurnSubmitted():
                 self.submitted = body
                 self.submitted_seq = record.seq
@@ -355,9 +367,10 @@ class TurnHistory:
         events.sort(key=_seq)
         return events
 
-    def _last_event_time(self) -> float:
-        """When the handler was last given something of the log, or began in its latest attempt."""
-        return max([self._resumed_at, *(event.time for event in self.events())])
+    def attempt_began(self, seq: int) -> float:
+        """When the attempt began that appended the record of that seq."""
+        place = bisect(self._starts, (seq,))
+        return self._starts[place - 1][1] if place else 0.0
 
     def tasks_of(self, scope: str) -> dict[str, First]:
         """The scopes of tasks that were opened below `scope`: what each began with, by name."""
@@ -368,13 +381,14 @@ class TurnHistory:
 
     def _note_tasks(self) -> None:
         firsts = {
-            key: (str(values.decode(seen.value)), b"")
+            key: First(str(values.decode(seen.value)), task_digest=seen.task_digest)
             for key, seen in self.observed.items()
             if key.endswith(f"/{TASK_MARK}")
         }
         for key, call in self.calls.items():
             if "/" in key and call.intent is not None:
-                firsts.setdefault(key, (call.intent.name, call.intent.input_digest))
+                intent = call.intent
+                firsts.setdefault(key, First(intent.name, intent.input_digest, intent.task_digest))
         for key, first in firsts.items():
             parent, _, name = scope_of(key).rpartition("/")
             if is_task(name):

@@ -167,6 +167,8 @@ class CallIntent(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """Where there is one, `input` holds only what is new."""
     nonce: bytes = b""
     """In a fork: of the run in which the call was first started, which its idempotency key stays a digest over."""
+    task_digest: bytes = b""
+    """Of the first call of a task: over what the task was started with."""
 
 
 class DocumentEdit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
@@ -262,6 +264,8 @@ class Observed(Body, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     TYPE: ClassVar[str] = "observed"
     value: bytes
     """Canonical JSON, small."""
+    task_digest: bytes = b""
+    """Where it says what a task began with: over what the task was started with."""
 
 
 class TurnFinished(Body, frozen=True, omit_defaults=True, kw_only=True):

@@ -113,6 +113,8 @@ class Attempt:
         """Whether a call's cancellation was noted and may not be durable yet: nothing that rests on it acts before."""
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         """Tasks besides the handler's own that made calls."""
+        self.is_alone = True
+        """Whether no task but the handler's own has made a call."""
         self.threads: set[object] = set()
         """Sync calls whose threads are still running, awaited or not."""
         self.stop: Stop | None = None

@@ -41,6 +41,7 @@ from journal.engine.editing import EditingOutcome
 from journal.engine.evidence import leave_evidence
 from journal.engine.joining import join
 from journal.engine.retry import retrying
+from journal.engine.task_digest import task_digest
 from journal.replay.history import CallHistory, cancelled_key, drift_key, is_cancelled
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, Diverge, Probe, Run, Serve, Settle, decide, recorded_call
@@ -73,6 +74,8 @@ class Call(Asked, frozen=True, gc=False, kw_only=True):
     probe: ProbeFunction | None = None
     dedupes: bool = False
     """The service honours our idempotency key, so a probe's plain "it did not run" may be trusted."""
+    begins_task: bool = False
+    """Whether it is the first that a task does."""
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -132,7 +135,9 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
                 try:
                     await attempt.order.released(call.key)
                 except asyncio.CancelledError:
-                    # Else what was recorded later rests on what was seen then.
+                    if attempt.stop is None and _may_rest_on_it(attempt):
+                        attempt.order.put_off_cancellation()
+                        return settled
                     if history.unclaimed() is None:
                         await note_cancelled(attempt, cancelled_key(call.key))
                     raise
@@ -162,15 +167,21 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
     return await _carry_out(attempt, call, number)
 
 
+def _may_rest_on_it(attempt: "Attempt") -> bool:
+    """Whether the code has something recorded still to do, so that it may rest on what is handed out now."""
+    history = attempt.history
+    return history.unclaimed() is not None or history.first_unasked() is not None or attempt.order.is_to_come
+
+
 async def _until_it_may_act(attempt: "Attempt", call: Call, number: int) -> None:
-    """Wait for what comes before try `number` of `call`: `order.py`."""
+    """Wait for what comes before try `number` of `call` (`order.py`). One that is cancelled by then ends so."""
     if attempt.is_offline:
         return
     try:
         await attempt.order.passed(call, math.inf if number == 1 else began(attempt.history.calls[call.key]))
     except asyncio.CancelledError:
         if not await attempt.is_stopping():
-            # The log says so, as of one that is cancelled once it has begun: a task may be known by it.
+            # A task may be known by it.
             if number == 1:
                 attempt.holding.buffer(*_intent(attempt, call, 1))
             is_open = number > 1 and call.policy == "never"
@@ -257,6 +268,7 @@ async def _act(attempt: "Attempt", call: Call, context: CallContext) -> Settled:
     blob: Blob | None = None
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
+    heard = _heard_cancellations()
     attempt.acting += 1
     token = context.enter()
     try:
@@ -268,7 +280,7 @@ async def _act(attempt: "Attempt", call: Call, context: CallContext) -> Settled:
         outcome, data, blob = _succeeded(call, result, tries)
     except asyncio.CancelledError as error:
         cause = error
-        if not _is_cancelling():
+        if _heard_cancellations() <= heard:
             outcome = _failed(call, error, outer)  # the act raised it by itself; nobody cancels this task
         elif await attempt.is_stopping():
             raise  # left in doubt: whoever holds the run next decides by the table
@@ -322,14 +334,19 @@ def _intent(
         difference=difference,
         v=1 if difference is None else 2,
         nonce=attempt.history.nonces.get(call.key, b""),
+        task_digest=task_digest(asyncio.current_task()) if call.begins_task else b"",
     )
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 
 
-def _is_cancelling() -> bool:
-    """Whether somebody asked for this task to be cancelled."""
+def _heard_cancellations() -> int:
+    """How often this task was cancelled and has heard of it; one that it swallowed does not end what it does next."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    if task is None:
+        return 0
+    return task.cancelling() - bool(
+        getattr(task, "_must_cancel", False)
+    )  # nothing public shows what is to come
 
 
 def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:
@@ -354,7 +371,9 @@ def _repr(result: Any) -> str:
 def _failed(call: Call, error: BaseException, outer: BaseException | None) -> CallOutcome:
     tries = getattr(error, "__journal_tries__", 1)
     if not isinstance(error, Exception):
-        return CallOutcome(status="error", error=ErrorInfo(type=type(error).__qualname__), tries=tries)
+        is_unknown = call.policy == "never" and isinstance(error, asyncio.CancelledError)
+        info = ErrorInfo(type=type(error).__qualname__)
+        return CallOutcome(status="unknown" if is_unknown else "error", error=info, tries=tries)
     if call.policy == "never" and is_interruption(error, outer):
         return CallOutcome(status="unknown", error=describe(error), tries=tries)
     return CallOutcome(status="error", error=describe(error), tries=tries)

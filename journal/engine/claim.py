@@ -228,8 +228,12 @@ class Holding:
         try:
             answer = await waiter
         except asyncio.CancelledError as error:
+            landing: _Waiter = self._loop.create_future()  # for what the store's own does not tell
+            waiters[-1] = landing
+            if late is not None:
+                late.waiter = landing
             self._answered(batch, waiters, waiter)
-            await self._outlast(waiter, error)
+            await self._outlast(landing, error)
             raise
         except Exception:  # noqa: BLE001 - of the store; `_answered` makes of it what it is
             answer = None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from journal.core.errors import Diverged
+from journal.engine.pending import Pending
 from journal.engine.scope import runs_in
 from journal.replay.history import TURN_CANCELLED, CallHistory, Event, is_cancelled, is_task
 from journal.replay.interventions import began
@@ -29,7 +30,9 @@ REPLAY_STALL_SECONDS = 10.0
 """How long a replay waits for the code to do what it did, beyond the time it took then; after that the two diverge."""
 MOST_PATIENCE_SECONDS = 120.0
 """How long a replay waits at most for pauses of the code itself: what took longer then is told as a divergence."""
-_BLIND_PASSES = 16
+_PACE_SECONDS = 10.0
+"""How long a replay holds outcomes back in all, for what the handler did besides its calls and was over before them."""
+_BLIND_PASSES = 100
 """Passes after which an attempt counts as idle in an event loop that does not show what is ready (uvloop)."""
 _IDLE_PASSES = 2
 _MOST_PASSES = 1000
@@ -62,10 +65,13 @@ class Order:
         self._is_ticking = False
         self._begun = self._loop.time()
         self._stall: asyncio.TimerHandle | None = None
-        self._released_at = self._due[0].time if self._due else 0.0
-        """When what was released last was recorded."""
+        self._released_at = attempt.history.attempt_began(self._due[0].seq) if self._due else 0.0
+        """When what was released last was recorded, by the store's clock."""
         self.advanced_at = self._begun
         """When it was released, on the loop's clock."""
+        self.pending = Pending(attempt, self._loop, self._stir) if self._due else None
+        self._pace: asyncio.TimerHandle | None = None
+        self._pace_left = _PACE_SECONDS
 
     def is_clear(self) -> bool:
         """Whether what is live now may be handed out at once."""
@@ -83,6 +89,15 @@ class Order:
         """Whether the handler was given the turn's cancellation later than what was released so far."""
         return TURN_CANCELLED in self._keys
 
+    @property
+    def is_to_come(self) -> bool:
+        """Whether the code has something that is due still to ask for, or to cancel."""
+        return any(
+            event.key not in (self._cancelled if event.is_cancelled else self._asked)
+            for event in self._due
+            if event.key in self._keys and not event.is_late
+        )
+
     def release(self, key: str) -> bool:
         """Whether the event under that key may come at once: it was released or dropped before, or is next, at rest."""
         if key not in self._keys:
@@ -90,7 +105,7 @@ class Order:
         event = self._due[0]
         if event.key != key or self._asked or event.is_cancelled or (self._ready and self._has_ready()):
             return False
-        if self._holder(event) is not None:
+        if self._holder(event) is not None or (not self._attempt.is_alone and self._early(event)):
             return False
         self._advance()
         if self._live or self._acting:
@@ -123,6 +138,16 @@ class Order:
             self.drop(key)
         if cancellation is not None:
             raise cancellation
+
+    def put_off_cancellation(self) -> None:
+        """The running task was cancelled where it was not by the log: it goes on, and hears of that behind the call.
+
+        A timeout of the code's own runs from the replay on, and may be over before a recorded outcome has come to its
+        place. A block that ends with that outcome takes the cancellation back, as it does when it comes too late.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "calls are made in tasks"
+        self._loop.call_soon(_cancel_again, task, task.cancelling())
 
     async def cancelled(self, key: str, time: float) -> None:
         """Wait for the code to cancel the call as it did before, until that was recorded. Raises `Diverged`."""
@@ -265,10 +290,13 @@ class Order:
         if event.is_cancelled and future is None:
             self.drop(event.key)  # the code has been given up on
             return
-        if event.key == TURN_CANCELLED and future is not None and (left := self._left_of_pause()) > 0:
+        if event.key == TURN_CANCELLED and future is not None and (left := self._left_of_pause(event)) > 0:
             self._loop.call_later(left, self._stir)
             return
         if future is not None and (not event.is_cancelled or event.key in self._cancelled):
+            if (seconds := self._early(event)) > 0:
+                self._hold_back(seconds)
+                return
             self._advance()
             if not future.done():
                 future.set_result(None)
@@ -280,12 +308,34 @@ class Order:
         if self._stall is None:
             self._stall = self._loop.call_later(self._patience(event.time), self._stalled, event)
 
-    def _left_of_pause(self) -> float:
+    def _left_of_pause(self, event: Event) -> float:
         """Seconds until the handler must be where it was given the cancellation, if nothing shows that it is."""
-        if len(self._asked) > 1 or self._acting:
+        return 0.0 if len(self._asked) > 1 or self._acting else self._left_until(event)
+
+    def _early(self, event: Event) -> float:
+        """Seconds to wait with it, since the handler pauses or has a thread at work, which was over by then; else 0.
+
+        Both take as long as they did, while what is recorded comes at once.
+        """
+        if self._pace_left <= 0 or self.pending is None:
             return 0.0
-        pause = min(self._attempt.history.pause_seconds, MOST_PATIENCE_SECONDS)
+        left = self._left_until(event)
+        return self.pending.seconds(min(left, self._pace_left)) if left > 0 else 0.0
+
+    def _left_until(self, event: Event) -> float:
+        """Seconds by which it would come sooner after what was released last than it did then."""
+        before = max(self._released_at, self._attempt.history.attempt_began(event.seq))
+        pause = min(event.time - before, MOST_PATIENCE_SECONDS)
         return pause - (self._loop.time() - self.advanced_at)
+
+    def _hold_back(self, seconds: float) -> None:
+        if self._pace is not None:
+            self._pace.cancel()
+        self._pace = self._loop.call_later(seconds, self._paced, self._loop.time())
+
+    def _paced(self, since: float) -> None:
+        self._pace_left -= self._loop.time() - since
+        self._stir()
 
     def _holder(self, event: Event) -> CallHistory | None:
         """A call that had begun before the event, and that the code has not asked for again yet."""
@@ -416,6 +466,13 @@ async def _outlasting(future: "asyncio.Future[None]", cancellation: asyncio.Canc
         return
     with anyio.CancelScope(shield=True):
         await future
+
+
+def _cancel_again(task: "asyncio.Task[object]", cancelling: int) -> None:
+    """Deliver a cancellation that was put off, unless it was taken back meanwhile."""
+    if not task.done() and task.cancelling() >= cancelling > 0:
+        task.uncancel()
+        task.cancel()
 
 
 def _outside_of_task(key: str) -> tuple[str, str]:

@@ -153,6 +153,7 @@ async def _branch(attempt: "Attempt", path: str, branch: Awaitable[R]) -> R:
     assert task is not None, "coroutines run in tasks"
     enter_root(Scope(attempt, path, task))
     attempt.tasks.add(task)
+    attempt.is_alone = False
     return await branch
 
 

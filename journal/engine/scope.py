@@ -4,6 +4,7 @@ The root scope is the handler's. A task that makes a call of its own opens a sco
 (``t1``, ``t2``, counted in the order in which they first call); a nested agent is given one by its adapter. Keys
 read ``t1/lookup#2``: the second start of `lookup` in that scope. On replay a task is known again by what it began with:
 `asyncio.as_completed` starts what it is given in any order, and a task that left nothing in the log may come first now.
+Of several that began with the same, it is the one that was started with the same arguments (`task_digest.py`).
 A task that begins with something else than a call (a clock, a race, a harness) says so in a record, ``t1/@task``.
 """
 
@@ -11,23 +12,33 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Collection, Iterable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from journal.core import values
 from journal.core.codec import seal
 from journal.core.errors import NotInTurn
 from journal.core.records import Observed
-from journal.replay.history import TASK_MARK, First
+from journal.engine.task_digest import likeness, task_digest
+from journal.replay.history import TASK_MARK
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
 
 
+Beginning = tuple[str, bytes]
+"""What a task begins with: the name of a call and the digest of its input; else what it is, and nothing."""
+Alike = dict[bytes, deque[str]]
+"""Names of tasks that begin with the same, in their order, by the digest over what they were started with."""
+_MOST_COMPARED = 100
+"""Digests that one of a task is compared with which is none of them."""
+
+
 class Scope:
     """One place to count in. `path` is empty for the handler's own."""
 
-    __slots__ = ("attempt", "chance", "counts", "known", "path", "recorded", "task", "tasks")
+    __slots__ = ("attempt", "chance", "counts", "is_new", "known", "path", "recorded", "task", "tasks")
 
     def __init__(self, attempt: "Attempt", path: str, task: "asyncio.Task[object] | None") -> None:
         self.attempt = attempt
@@ -38,8 +49,10 @@ class Scope:
         """No new scope of a task below this one is named by this number or a lower one."""
         self.known: Collection[str] = ()
         """Names of those that the log knows."""
-        self.recorded: dict[First, deque[str]] | None = None
+        self.recorded: dict[Beginning, Alike] | None = None
         """Those of them that were not opened yet, by what they begin with."""
+        self.is_new = False
+        """Whether it is of a task, and its first call is to say what the task was started with."""
         self.chance: random.Random | None = None
 
     def next_key(self, name: str) -> str:
@@ -48,19 +61,32 @@ class Scope:
         self.counts[name] = count
         return f"{self.path}/{name}#{count}" if self.path else f"{name}#{count}"
 
-    def name_of_task(self, first: First) -> str:
+    def name_of_task(self, first: Beginning, task: "asyncio.Task[object] | None") -> str:
         """The name of the next scope of a task below this one, which begins with that."""
         if self.recorded is None:
             self.known = known = self.attempt.history.tasks_of(self.path)
             self.recorded = {}
             for name in sorted(known, key=_number):
-                self.recorded.setdefault(known[name], deque()).append(name)
+                alike = self.recorded.setdefault(known[name][:2], {})
+                alike.setdefault(known[name].task_digest, deque()).append(name)
         if waiting := self.recorded.get(first):
-            return waiting.popleft()
+            return _most_alike(waiting, task)
         self.tasks += 1
         while (name := f"t{self.tasks}") in self.known:
             self.tasks += 1
         return name
+
+
+def _most_alike(alike: Alike, task: "asyncio.Task[object] | None") -> str:
+    """Take the one that the task is, of several that began with the same: started with the same, else the first."""
+    digest = task_digest(task) if len(alike) > 1 else b""
+    if digest not in alike:
+        ahead = list(islice(alike, _MOST_COMPARED))
+        digest = max(ahead, key=lambda known: (likeness(known, digest), -_number(alike[known][0])))
+    name = alike[digest].popleft()
+    if not alike[digest]:
+        del alike[digest]
+    return name
 
 
 def _number(name: str) -> int:
@@ -70,7 +96,7 @@ def _number(name: str) -> int:
 _current: ContextVar[Scope | None] = ContextVar("journal_scope", default=None)
 
 
-def current_scope(what: str, attempt: "Attempt | None" = None, first: First | None = None) -> Scope:
+def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning | None = None) -> Scope:
     """The scope of the running task, opened if it is the first that the task does: the call `first`, else `what`.
 
     Raises `NotInTurn`.
@@ -83,10 +109,13 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: First | No
             raise NotInTurn(what=what)
         scope = attempt.root
     if scope.task is not task:
-        name = scope.name_of_task(first or (what, b""))
+        name = scope.name_of_task(first or (what, b""), task)
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
         if first is None:
             _mark(scope, what)
+        else:
+            scope.is_new = True
+        scope.attempt.is_alone = False
         if task is not None:
             scope.attempt.tasks.add(task)
         _current.set(scope)
@@ -97,8 +126,14 @@ def _mark(scope: Scope, what: str) -> None:
     """Let the log say what the task began with, since no call does."""
     attempt, key = scope.attempt, f"{scope.path}/{TASK_MARK}"
     if key not in attempt.history.observed:
-        mark = Observed(value=values.encode(what))
+        mark = Observed(value=values.encode(what), task_digest=task_digest(scope.task))
         attempt.holding.buffer(seal(attempt.holding.run, mark, turn=attempt.turn_id, key=key))
+
+
+def attempt_of(context: Context | None = None) -> "Attempt | None":
+    """The attempt that runs in that context, or in the current one."""
+    scope = _current.get() if context is None else context.get(_current)
+    return None if scope is None else scope.attempt
 
 
 def runs_in(attempt: "Attempt", handles: Iterable[Any]) -> bool:

@@ -25,7 +25,7 @@ from journal.engine.scope import current_scope
 from journal.engine.threads import on_thread
 from journal.engine.turn_docs import TurnDocs
 from journal.engine.turn_files import TurnFiles
-from journal.replay.history import is_counted
+from journal.replay.history import is_again, is_counted
 from journal.tools.model_retry import as_model_retry
 from journal.tools.result import ToolResult, rejected_of, rejected_text
 
@@ -196,7 +196,11 @@ class Turn:
     ) -> Call:
         attempt = self._attempt
         data, digest = plan.encode_arguments(args, kwargs)
-        scope = current_scope(f"turn.{kind}", attempt, (plan.name, digest))
+        if plan.key is None:
+            scope = current_scope(f"turn.{kind}", attempt, (plan.name, digest))
+        else:  # its key does not tell the scope
+            scope = current_scope(f"turn.{kind} {plan.key}", attempt)
+        begins_task, scope.is_new = scope.is_new, False
         return Call(
             key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),
             kind=kind,
@@ -208,6 +212,7 @@ class Turn:
             policy=policy,
             is_counted=plan.key is None,
             scope=scope.path,
+            begins_task=begins_task,
             is_lazy=policy == "safe" and kind != "model",
             retry=plan.retry
             if kind != "model"
@@ -220,9 +225,9 @@ class Turn:
 
 def _explicit(key: str) -> str:
     """A key given by the caller; raises `InvalidOptions` if it could be one that is counted."""
-    if is_counted(key):
+    if is_counted(key) or is_again(key):
         raise InvalidOptions(
-            f"key={key!r}: names that end in # and a number are given by counting; choose another"
+            f"key={key!r}: names that end in # or @again and a number are given by counting; choose another"
         )
     return key
 

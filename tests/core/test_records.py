@@ -128,6 +128,13 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
         },
         CallIntent(kind="step", name="f", input_digest=DIGEST, policy="safe", attempt=1, nonce=DIGEST),
     ),
+    (
+        "call.intent of a task",
+        {
+            "kind": "step", "name": "f", "input_digest": DIGEST, "policy": "safe", "attempt": 1, "task_digest": DIGEST,
+        },
+        CallIntent(kind="step", name="f", input_digest=DIGEST, policy="safe", attempt=1, task_digest=DIGEST),
+    ),
     ("call.outcome ok", {"status": "ok", "value": b"null"}, CallOutcome(status="ok", value=b"null")),
     (
         "call.outcome error",
@@ -152,6 +159,11 @@ SAMPLES: list[tuple[str, dict[str, Any], Body]] = [
         CallEvidence(outcome=CallOutcome(status="ok", value=b"1"), epoch=4, nonce=b"n"),
     ),
     ("observed", {"value": b"1764500000.25"}, Observed(value=b"1764500000.25")),
+    (
+        "observed of a task",
+        {"value": b'"turn.now"', "task_digest": DIGEST},
+        Observed(value=b'"turn.now"', task_digest=DIGEST),
+    ),
     (
         "turn.finished ok",
         {"status": "succeeded", "output": b'"done"'},

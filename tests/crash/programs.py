@@ -4,6 +4,7 @@ A program is data, so that a failing one is printed and shrunk; `Stand` runs it 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -32,7 +33,9 @@ class Leaf(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True):
     """Several programs: one after the other, or at once."""
 
-    kind: Literal["sequence", "gather", "group", "task", "caught", "race", "as_completed"]
+    kind: Literal[
+        "sequence", "gather", "group", "task", "caught", "race", "as_completed", "paused", "on_thread"
+    ]
     parts: tuple["Program", ...]
 
 
@@ -52,7 +55,9 @@ def nodes(parts: st.SearchStrategy[Program]) -> st.SearchStrategy[Program]:
     kinds = ["sequence", "gather", "group"] + (["race", "as_completed"] if ORDERED else [])
     return st.one_of(
         st.builds(Node, kind=st.sampled_from(kinds), parts=several),
-        st.builds(Node, kind=st.sampled_from(["task", "caught"]), parts=st.tuples(parts)),
+        st.builds(
+            Node, kind=st.sampled_from(["task", "caught", "paused", "on_thread"]), parts=st.tuples(parts)
+        ),
     )
 
 
@@ -69,11 +74,20 @@ def is_racing(program: Program, *, apart: bool = False) -> bool:
     )
 
 
+def is_pausing(program: Program) -> bool:
+    """Whether it pauses besides its calls."""
+    if isinstance(program, Leaf):
+        return False
+    return program.kind in ("paused", "on_thread") or any(is_pausing(part) for part in program.parts)
+
+
 class Stand:
     """Where a program runs: its effects, and which calls it asked for."""
 
-    def __init__(self, effects: Effects) -> None:
+    def __init__(self, effects: Effects, *, pauses: bool) -> None:
         self.effects = effects
+        self.pauses = pauses
+        """Whether it pauses at all: not where it rests on what ends first, which is chance within a millisecond."""
         self.lives = 0
         self.asked: dict[str, LeafKind] = {}
         self._tries: Counter[tuple[int, str]] = Counter()
@@ -88,6 +102,18 @@ class Stand:
                 return [await self.run(turn, part, name) for part, name in parts]
             case "caught":
                 return await self._caught(turn, *parts[0])
+            case "paused" | "on_thread" if not self.pauses:
+                return await self.run(turn, *parts[0])
+            case "paused":
+                await asyncio.sleep(0.002)
+                said = await self.run(turn, *parts[0])
+                await asyncio.sleep(0.001)
+                return said
+            case "on_thread":
+                await asyncio.to_thread(time.sleep, 0.001)
+                said = await self.run(turn, *parts[0])
+                await asyncio.to_thread(time.sleep, 0.002)
+                return said
             case "task":
                 return await asyncio.create_task(self._apart(turn, *parts[0]))
             case "gather":
@@ -109,9 +135,10 @@ class Stand:
 
     async def _apart(self, turn: Turn, part: Program, name: str) -> Any:
         """In a task of its own."""
+        if self.pauses or not ORDERED:
+            await self._call(turn, Leaf("step", 0, False), f"{name}.first")  # opens its scope, in a set order
         if ORDERED:
             return await self.run(turn, part, name)
-        await self._call(turn, Leaf("step", 0, False), f"{name}.first")  # opens its scope, in a set order
         return await self._caught(turn, part, name)
 
     async def _race(self, turn: Turn, parts: Sequence[tuple[Program, str]], place: str) -> Any:
@@ -132,9 +159,8 @@ class Stand:
             return name
 
         said = []
-        # Tasks, since `as_completed` starts coroutines in the order of a set: another one in every life.
-        tasks = [asyncio.create_task(named(part, name)) for part, name in parts]
-        for ended in asyncio.as_completed(tasks):
+        # It starts them in the order of a set, which is another one in every life.
+        for ended in asyncio.as_completed([named(part, name) for part, name in parts]):
             name = await ended
             said.append(await self._call(turn, Leaf("step", 0, False), f"{place}.then {name}"))
         return said
@@ -143,14 +169,7 @@ class Stand:
         self.asked[place] = leaf.kind
 
         async def act(name: str) -> str:
-            for _ in range(leaf.yields):
-                await asyncio.sleep(0)
-            self.effects.add(name)
-            for _ in range(leaf.yields):
-                await asyncio.sleep(0)
-            if leaf.fails and leaf.kind != "probed":  # what a probe finds to have run has a value
-                raise ValueError(name)
-            return name
+            return await self._act(leaf, name)
 
         act.__name__ = leaf.kind
         match leaf.kind:
@@ -167,6 +186,16 @@ class Stand:
             case "probed":
                 result = await turn.tool(tool(act, replay="never", probe=self._probe(place)), place)
         return [place, result.status]
+
+    async def _act(self, leaf: Leaf, name: str) -> str:
+        for _ in range(leaf.yields):
+            await asyncio.sleep(0)
+        self.effects.add(name)
+        for _ in range(leaf.yields):
+            await asyncio.sleep(0)
+        if leaf.fails and leaf.kind != "probed":  # what a probe finds to have run has a value
+            raise ValueError(name)
+        return name
 
     def _flaky(self, act: Any) -> Any:
         """Fails once in every life, and is tried again."""

@@ -19,7 +19,7 @@ from journal.testing.life import LaterClock, live_here
 from journal.testing.mortal import Act, Watch
 from journal.worlds.opening import Opener
 from tests.crash.anywhere import Anywhere, kills, memory, normal, sqlite
-from tests.crash.programs import Program, Stand, is_racing, programs
+from tests.crash.programs import Program, Stand, is_pausing, is_racing, programs
 
 SECONDS = 20.0
 
@@ -27,7 +27,7 @@ SECONDS = 20.0
 def play(program: Program, opener: Opener, url: str, kills: list[tuple[int, int]]) -> tuple[Story, Stand]:
     """Run `program` to its end; each of `kills` ends one life before, if it lives so long."""
     journal = Journal()
-    stand = Stand(Effects())
+    stand = Stand(Effects(), pauses=is_pausing(program) and not is_racing(program))
 
     @journal.agent
     async def work(turn: Turn, _: None) -> Any:

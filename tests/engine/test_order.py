@@ -338,8 +338,15 @@ async def test_a_loop_that_does_not_show_what_is_ready(url: str, monkeypatch: py
     async def handler(turn: Turn) -> list[str]:
         if turn.attempt == 1:
             opening = asyncio.create_task(gates.open(*"ba"))
-        tasks = [asyncio.create_task(turn.step(gates, name)) for name in "ab"]
-        came = [await done for done in asyncio.as_completed(tasks)]
+        came: list[str] = []
+
+        async def one(name: str) -> None:
+            said = await turn.step(gates, name)
+            for _ in range(60 if name == "b" else 0):
+                await asyncio.sleep(0)
+            came.append(said)
+
+        await asyncio.gather(one("a"), one("b"))
         if turn.attempt == 1:
             await opening
         return came

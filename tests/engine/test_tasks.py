@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from journal import Journal, Turn, TurnBlocked, TurnFailed, tool
+from journal import Journal, Turn, TurnBlocked, TurnFailed, step, tool
 from journal.engine.scope import Scope
+from journal.replay.history import First
 
 pytestmark = pytest.mark.anyio
 
@@ -376,20 +378,154 @@ class _Counted(bytes):
 
 def test_thousands_of_recorded_tasks_are_known_again_without_looking_through_all_of_them() -> None:
     many = 3000
-    recorded = {f"t{n}": ("work", _Counted(b"%d" % n)) for n in range(1, many + 1)}
+    recorded = {f"t{n}": First("work", _Counted(b"%d" % n)) for n in range(1, many + 1)}
     attempt: Any = SimpleNamespace(history=SimpleNamespace(tasks_of=lambda path: recorded))
     scope = Scope(attempt, "", None)
     _Counted.compared = 0
-    backwards = [scope.name_of_task(("work", _Counted(b"%d" % n))) for n in range(many, 0, -1)]
+    backwards = [scope.name_of_task(("work", _Counted(b"%d" % n)), None) for n in range(many, 0, -1)]
     assert backwards == [f"t{n}" for n in range(many, 0, -1)]
-    fresh = [scope.name_of_task(("new", _Counted(b"%d" % n))) for n in range(many)]
+    fresh = [scope.name_of_task(("new", _Counted(b"%d" % n)), None) for n in range(many)]
     assert fresh == [f"t{n}" for n in range(many + 1, 2 * many + 1)]
     assert _Counted.compared < 10 * many
 
 
 def test_a_new_task_gets_no_name_that_the_log_knows() -> None:
-    recorded = {"t1": ("a", b"1"), "t3": ("a", b"1"), "t4": ("b", b"2")}
+    recorded = {"t1": First("a", b"1"), "t3": First("a", b"1"), "t4": First("b", b"2")}
     attempt: Any = SimpleNamespace(history=SimpleNamespace(tasks_of=lambda path: recorded))
     scope = Scope(attempt, "", None)
     asked = [("c", b"3"), ("a", b"1"), ("c", b"4"), ("a", b"1"), ("a", b"1"), ("b", b"2")]
-    assert [scope.name_of_task(first) for first in asked] == ["t2", "t1", "t5", "t3", "t6", "t4"]
+    assert [scope.name_of_task(first, None) for first in asked] == ["t2", "t1", "t5", "t3", "t6", "t4"]
+
+
+class Shuffled:
+    """Starts coroutines in another order in each attempt, as `as_completed` does."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    def __call__(self, coroutines: list[Any]) -> list["asyncio.Task[Any]"]:
+        self.starts += 1
+        shift = self.starts % len(coroutines)
+        tasks = [asyncio.create_task(coroutine) for coroutine in coroutines[shift:] + coroutines[:shift]]
+        return tasks[-shift:] + tasks[:-shift]  # in the order in which they were given
+
+
+class Order(NamedTuple):
+    number: int
+
+
+@dataclass
+class Item:
+    number: int
+
+
+async def _same_call(turn: Turn) -> str:
+    async def config() -> str:
+        return "config"
+
+    return await turn.step(config)
+
+
+async def _same_clock(turn: Turn) -> str:
+    return turn.now().isoformat()
+
+
+async def _same_chance(turn: Turn) -> str:
+    return str(turn.uuid())
+
+
+def _as_it_is(number: int) -> Any:
+    return number
+
+
+@pytest.mark.parametrize("begin", [_same_call, _same_clock, _same_chance])
+@pytest.mark.parametrize("given", [_as_it_is, Order, Item], ids=["number", "tuple", "dataclass"])
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "wrapped"])
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_tasks_that_begin_with_the_same_are_known_by_what_they_were_started_with(
+    begin: Callable[[Turn], Awaitable[str]],
+    given: Callable[[int], Any],
+    wrapped: bool,
+    scheme: str,
+    tmp_path: Path,
+) -> None:
+    acts: list[int] = []
+    said: list[list[str]] = []
+    start = Shuffled()
+
+    async def charge(number: int, seen: str) -> str:
+        acts.append(number)
+        return f"{number} {seen}"
+
+    async def handler(turn: Turn) -> list[str]:
+        async def one(given: Any, shared: list[int]) -> str:
+            number = given if isinstance(given, int) else given.number
+            seen = await begin(turn)
+            shared.append(number)
+            return await turn.step(charge, number, seen)
+
+        async def limited(limit: asyncio.Semaphore, coroutine: Awaitable[str]) -> str:
+            async with limit:
+                return await coroutine
+
+        shared: list[int] = []
+        limit = asyncio.Semaphore(10)
+        ones = [one(given(number), shared) for number in range(5)]
+        tasks = start([limited(limit, one) for one in ones] if wrapped else ones)
+        said.append([await task for task in tasks])
+        if turn.attempt == 1:
+            raise Again
+        return said[-1]
+
+    url = f"memory:{tmp_path.name}" if scheme == "memory" else f"sqlite:{tmp_path / 'j.db'}"
+    assert [number[0] for number in await again(url, handler)] == list("01234")
+    assert said[0] == said[1]
+    assert sorted(acts) == list(range(5)), "each acted once"
+
+
+async def test_tasks_that_are_started_with_something_new_each_time_are_known_by_their_order() -> None:
+    acts: list[int] = []
+
+    async def act(number: int) -> int:
+        acts.append(number)
+        return number
+
+    async def handler(turn: Turn) -> list[int]:
+        async def one(number: int, trace: str) -> int:
+            await turn.step(act, 0)
+            return await turn.step(act, number)
+
+        tasks = [asyncio.create_task(one(number, f"{turn.attempt}.{number}")) for number in range(1, 4)]
+        numbers = [await task for task in tasks]
+        if turn.attempt == 1:
+            raise Again
+        return numbers
+
+    assert await again("memory:", handler) == [1, 2, 3]
+    assert sorted(acts) == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+async def test_a_task_that_begins_with_a_named_call_is_known_by_that(scheme: str, tmp_path: Path) -> None:
+    """The key of that call does not tell whose it is, and those behind it are counted."""
+    acts: list[str] = []
+
+    async def act(name: str) -> str:
+        acts.append(name)
+        return name
+
+    async def handler(turn: Turn) -> list[str]:
+        async def one(name: str) -> str:
+            await turn.step(step(act).options(key=name), name)
+            return await turn.step(act, f"{name} counted")
+
+        names = "ab" if turn.attempt == 1 else "ba"
+        tasks = [asyncio.create_task(one(name)) for name in names]
+        said = sorted([await task for task in tasks])
+        if turn.attempt == 1:
+            raise Again
+        return said
+
+    url = "memory:" if scheme == "memory" else f"sqlite:{tmp_path / 'j.db'}"
+    assert await again(url, handler) == ["a counted", "b counted"]
+    assert sorted(acts) == ["a", "a counted", "b", "b counted"]
