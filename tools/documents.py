@@ -25,7 +25,7 @@ class Document(Generic[T]):
     def __init__(self, kind: str, version: int, type: type[T], initial: T, migrate: Migrate | None) -> None:  # noqa: A002 - the field's name
         self.kind = check_id(kind, "kind of document")
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise InvalidOptions(f"document {kind!r}: version={version!r}: versions are numbers, from 1 on")
+            raise InvalidOptions(f"document {kind!r}: versions count from 1, not from {version!r}")
         self.version = version
         self.type = type
         self.migrate = migrate

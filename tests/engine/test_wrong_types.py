@@ -64,7 +64,7 @@ async def test_an_agent_refuses_what_is_no_workspace_and_no_document(options: An
     [
         (
             lambda: define_doc("x", wrong, list),
-            "document 'x': version='todo': versions are numbers, from 1 on",
+            "document 'x': versions count from 1, not from 'todo'",
         ),
         (lambda: define_doc("x", 1, wrong), "document 'x': type='todo' is no type"),
         (
