@@ -67,11 +67,11 @@ async def main() -> None:
         for key, task in TASKS.items():
             print(await coder.run(task, run_id="page", key=key))
         head = (await journal.get("page")).head
-        for at in (head // 3, head * 2 // 3, head):
-            todo = await journal.docs.get("page", Todo, at=at)
-            print(f"\nBehind record {at}, to do: {todo}")
-            for path in await journal.files.glob("page", at=at):
-                print(f"{path}: {(await journal.files.read('page', path, at=at)).decode()}", end="")
+        for record in (head // 3, head * 2 // 3, head):
+            todo = await journal.docs.get("page", Todo, upto=record)
+            print(f"\nBehind record {record}, to do: {todo}")
+            for path in await journal.files.glob("page", upto=record):
+                print(f"{path}: {(await journal.files.read('page', path, upto=record)).decode()}", end="")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ class Document(Generic[T]):
 
     def __init__(self, kind: str, version: int, type: type[T], initial: T, migrate: Migrate | None) -> None:  # noqa: A002 - the field's name
         self.kind = check_id(kind, "kind of document")
-        if version < 1:
-            raise InvalidOptions(f"document {kind!r}: versions count from 1, not from {version}")
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise InvalidOptions(f"document {kind!r}: versions count from 1, not from {version!r}")
         self.version = version
         self.type = type
         self.migrate = migrate
@@ -84,6 +84,12 @@ class Document(Generic[T]):
         return value
 
 
+def check_document(doc: object, what: str) -> None:
+    """Raise `InvalidOptions`, which begins with `what`, if `doc` is no document."""
+    if not isinstance(doc, Document):
+        raise InvalidOptions(f"{what}: {doc!r} is no document: give what define_doc made")
+
+
 def define_doc(
     kind: str,
     version: int = 1,
@@ -96,7 +102,20 @@ def define_doc(
 
     `type` is what msgspec reads (JSON, structs, dataclasses) or a pydantic model; raise `version` when it changes, and
     let `migrate(value, from_version)` make today's JSON of older ones. `initial`: the value, or what makes it; None:
-    `type()`. Raises `UnknownType` and `InvalidValue`.
+    `type()`. Raises `InvalidOptions`, `UnknownType` and `InvalidValue`.
     """
-    made: Any = type() if initial is None else initial() if callable(initial) else initial
+    made: Any = _first(kind, type) if initial is None else initial() if callable(initial) else initial
     return Document(kind, version, type, made, migrate)
+
+
+def _first(kind: str, type: Any) -> Any:  # noqa: A002 - the field's name
+    """What `type()` makes."""
+    if not callable(type):
+        raise InvalidOptions(f"document {kind!r}: type={type!r} is no type")
+    try:
+        return type()
+    except Exception as error:
+        raise InvalidOptions(
+            f"document {kind!r}: {getattr(type, '__name__', type)}() makes no first value ({error}): "
+            "say initial=, the value or what makes it"
+        ) from error

@@ -118,6 +118,8 @@ class HostCommands:
 
     def check(self, command: str | Sequence[str]) -> tuple[str, list[str]]:
         """What `run` would start: the program's path without symlinks, and its arguments. Raises `CommandRefused`."""
+        if not isinstance(command, str | list | tuple):
+            raise CommandRefused(reason=f"it is {repr(command)[:80]}; give text, or a list of texts")
         if len(command) > _MOST_COMMAND:
             raise _too_long()
         argv = split(command) if isinstance(command, str) else list(command)

@@ -47,6 +47,8 @@ async def write_file(
     content: Annotated[str, "The whole file"],
 ) -> str:
     """Write a text file of the workspace, whole: what was there is replaced. To change a part of it use edit_file."""
+    if not isinstance(content, str):
+        raise EditRefused(path=path, why="content is text, the whole file")
     there = await io.files.exists(path)
     await io.files.write(path, content)
     return f"{'replaced' if there else 'created'} {path}: {len(content.encode()):,} bytes"

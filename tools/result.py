@@ -6,6 +6,7 @@ import msgspec
 
 from journal.core.errors import OutcomeUnknown
 from journal.core.records import CallOutcome
+from journal.replay.documents import EDITED_MEANWHILE
 from journal.replay.workspace import MEANWHILE
 
 R = TypeVar("R")
@@ -51,7 +52,12 @@ def rejected_of(outcome: CallOutcome) -> tuple[str, ...]:
 
 def rejected_text(outcome: CallOutcome) -> str:
     """What a model is told of what the call changed in vain; empty where nothing was."""
-    changed = [edit.doc for edit in outcome.edits if edit.rejected is not None]
+    changed = [edit.doc for edit in outcome.edits if edit.rejected == EDITED_MEANWHILE]
+    failed = [
+        f"{edit.doc}: {edit.rejected}"
+        for edit in outcome.edits
+        if edit.rejected not in (None, EDITED_MEANWHILE)
+    ]
     changed += [change.path for change in outcome.files if change.rejected == MEANWHILE]
     others = [
         f"{change.path}: {change.rejected}"
@@ -61,6 +67,8 @@ def rejected_text(outcome: CallOutcome) -> str:
     text = ""
     if changed:
         text += f"\n(Not saved: {', '.join(changed)} changed meanwhile. Read again before editing again.)"
+    if failed:
+        text += f"\n(Not saved: {'; '.join(failed)}. Read again before editing again.)"
     if others:
         text += f"\n(Not saved: {'; '.join(others)}.)"
     return text

@@ -35,8 +35,11 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_files", "max_file_bytes"):
-            if getattr(self, name) < 0:
-                raise InvalidOptions(f"{type(self).__name__}({name}=...): a number from 0 on is needed")
+            given = getattr(self, name)
+            if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+                raise InvalidOptions(
+                    f"{type(self).__name__}({name}={given!r}): a whole number from 0 on is needed"
+                )
 
     def check(self, path: str, size: int, tree: Tree) -> None:
         """Raise `QuotaExceeded` if a file of `size` bytes at `path` would be too much for `tree`."""
@@ -147,6 +150,8 @@ def matching(pattern: str, paths: Iterable[str]) -> Paths:
 
     Raises `PathRefused` for what is no pattern, or takes too long.
     """
+    if not isinstance(pattern, str):
+        raise PathRefused(path=str(pattern), why="a pattern is text")
     if not pattern.startswith("/"):
         raise PathRefused(path=pattern, why=f"patterns begin at the root, as in {'/**/' + pattern[:100]!r}")
     if len(pattern) > _PATH_BYTES:

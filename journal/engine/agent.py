@@ -16,7 +16,7 @@ from journal.core.typed import PLAIN, ValueCodec, check_plain, codec_of, result_
 from journal.engine.handle import Handle
 from journal.engine.turn import Turn
 from journal.tools.directory import DirectoryWorkspace
-from journal.tools.documents import Document
+from journal.tools.documents import Document, check_document
 from journal.tools.model_retry import MODEL_RETRY, ModelRetry, as_model_retry
 from journal.tools.policy import Marker, Resolved, resolve
 from journal.tools.workspace import VirtualWorkspace
@@ -51,9 +51,9 @@ class Agent(Generic[I, O]):
         self.tools: Mapping[str, Policy] = dict(tools or {})
         self.model_retry = as_model_retry(model_retry, MODEL_RETRY)
         self.drift: Drift = drift
-        self.docs = {doc.kind: doc for doc in docs}
+        self.docs = _checked_docs(docs, name)
         """The documents it may read and edit, by kind."""
-        self.workspace = workspace
+        self.workspace = checked_workspace(workspace, f"agent {name!r}")
         """What its files may be."""
         self.input_codec: ValueCodec[I]
         self.input_codec, self._input_type = _input_codec(handler, name)
@@ -168,6 +168,41 @@ class Agent(Generic[I, O]):
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}>"
+
+
+def checked_workspace(workspace: object, what: str) -> VirtualWorkspace | DirectoryWorkspace | None:
+    """`workspace`, if it is one or None. Raises `InvalidOptions`, which names `what` it is for."""
+    if workspace is None or isinstance(workspace, VirtualWorkspace | DirectoryWorkspace):
+        return workspace
+    if workspace is VirtualWorkspace:
+        raise InvalidOptions(f"{what}: workspace=VirtualWorkspace is the class: say VirtualWorkspace()")
+    if workspace is DirectoryWorkspace:
+        raise InvalidOptions(
+            f"{what}: workspace=DirectoryWorkspace is the class: say DirectoryWorkspace(root)"
+        )
+    raise InvalidOptions(
+        f"{what}: workspace={workspace!r} is none: say VirtualWorkspace(), or DirectoryWorkspace(root)"
+    )
+
+
+def _checked_docs(docs: Iterable[Document[Any]], name: str) -> dict[str, Document[Any]]:
+    """The documents by kind."""
+    given: object = docs
+    if isinstance(given, Document):
+        raise InvalidOptions(
+            f"agent {name!r}: docs={given!r} is one document: give a list of them, [{given.kind}]"
+        )
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidOptions(f"agent {name!r}: docs={given!r}: give a list of what define_doc made")
+    found: dict[str, Document[Any]] = {}
+    for doc in docs:
+        check_document(doc, f"agent {name!r}: docs=[...]")
+        if found.setdefault(doc.kind, doc) is not doc:
+            raise InvalidOptions(
+                f"agent {name!r}: docs=[...] holds {found[doc.kind]!r} and {doc!r}: a kind is one document, so list "
+                "the newest version, with migrate= for what older ones wrote"
+            )
+    return found
 
 
 def _input_codec(handler: Callable[..., Any], name: str) -> tuple[ValueCodec[Any], Any]:

@@ -42,9 +42,9 @@ class TurnCheckpoints:
     async def write(self, name: str, payload: Any, *, sequence: int | None = None) -> int:
         """Write one, and return its sequence: the given one, which it replaces there, else the next of that name."""
         check_id(name, "name of checkpoint")
-        if sequence is not None and not 0 <= sequence < 2**63:
+        if sequence is not None and not (type(sequence) is int and 0 <= sequence < 2**63):
             raise InvalidOptions(
-                f"checkpoint {name!r}: a sequence is a number from 0 to 2**63 - 1, not {sequence}"
+                f"checkpoint {name!r}: a sequence is a number from 0 to 2**63 - 1, not {sequence!r}"
             )
         data = values.encode(payload, what=f"checkpoint {name!r}")
         attempt = self._attempt

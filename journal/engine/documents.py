@@ -6,6 +6,7 @@ since the draft was made, the update functions are applied again. An outcome is 
 edit that cannot be applied again is recorded as rejected.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,7 @@ from journal.core.codec import Blob, open_record, pack
 from journal.core.errors import InvalidOptions, NotInTurn
 from journal.core.records import BlobRef, DocumentEdit, DocumentEdited, Record
 from journal.replay.documents import READ_MARK, Documents, DocumentVersion
-from journal.tools.documents import Document
+from journal.tools.documents import Document, check_document
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -92,6 +93,7 @@ class AttemptDocs:
 
     def checked(self, doc: Document[Any]) -> Document[Any]:
         """`doc`, if the agent lists it."""
+        check_document(doc, "docs")
         agent = self._attempt.agent
         if agent.docs.get(doc.kind) is not doc:
             raise InvalidOptions(
@@ -206,7 +208,15 @@ class CallDocs:
 
 def applied(doc: Document[T], fn: Update[T], before: T) -> bytes:
     """The bytes of what `fn` makes of `before`. Raises `InvalidOptions`, `InvalidValue`, and what `fn` raises."""
+    if not callable(fn):
+        raise InvalidOptions(f"an update of document {doc.kind!r} is a function, not {fn!r}")
     after = fn(before)
+    if inspect.iscoroutine(after):
+        after.close()
+        raise InvalidOptions(
+            f"an update of document {doc.kind!r} is a plain function, not an `async def`: it may run again, so it "
+            "waits for nothing"
+        )
     if after is None and doc.type is not type(None):
         raise InvalidOptions(
             f"an update of document {doc.kind!r} returned None: return the next value, changed in place or not"

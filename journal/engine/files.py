@@ -39,8 +39,11 @@ INLINE_BYTES_A_RECORD = 64 * 1024
 
 
 def as_bytes(data: bytes | str) -> bytes:
-    """What a file is to hold. Raises `TypeError` for what is neither bytes nor text."""
-    return data.encode() if isinstance(data, str) else memoryview(data).tobytes()
+    """What a file is to hold. Raises `InvalidOptions` for what is neither bytes nor text."""
+    try:
+        return data.encode() if isinstance(data, str) else memoryview(data).tobytes()
+    except TypeError:
+        raise InvalidOptions(f"a file holds bytes or text, not {type(data).__name__}") from None
 
 
 class CallFiles:

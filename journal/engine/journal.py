@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import UNSET
@@ -112,11 +111,13 @@ class Journal:
         self.resources = resources
         self.tools: Mapping[str, Policy] = check_policies(tools or {})
         self.version = version
+        if isinstance(requires, str):
+            raise InvalidOptions(f"requires={requires!r}: give a set, {{{requires!r}}}")
         self.requires = frozenset(requires)
         self.lease_seconds = lease_seconds
         self.clock: Clock = clock or SystemClock()
         self.agents: dict[str, Agent[Any, Any]] = {}
-        self.workspace: VirtualWorkspace | None = None
+        self.workspace: VirtualWorkspace | DirectoryWorkspace | None = None
         """What files agents have that do not say."""
         self._runtimes: dict[tuple[int, int], Runtime] = {}
 
@@ -137,7 +138,7 @@ class Journal:
         """
         from journal.engine.local import LocalJournal
 
-        return LocalJournal(Path(root), programs=exec, workspace=workspace, options=options)
+        return LocalJournal(root, programs=exec, workspace=workspace, options=options)
 
     # Agents ------------------------------------------------------------------------------------------
 

@@ -19,15 +19,18 @@ from journal.core.clock import Clock
 from journal.core.errors import InvalidOptions, WorldReadOnly
 from journal.core.ports import World
 from journal.core.records import Policy
+from journal.engine.agent import checked_workspace
 from journal.engine.journal import Journal
 from journal.engine.runtime import Runtime
+from journal.tools.directory import DirectoryWorkspace
 from journal.tools.exec import HostCommands
 from journal.tools.workspace import VirtualWorkspace
 
 STORE, WORKSPACES, COMMANDS = "journal.db", "workspaces", "commands"
 _OURS = {".gitignore", WORKSPACES, COMMANDS}
 
-LocalWorkspace = VirtualWorkspace | Callable[[Path], VirtualWorkspace] | None
+_Workspace = VirtualWorkspace | DirectoryWorkspace
+LocalWorkspace = _Workspace | Callable[[Path], _Workspace] | None
 """What files agents have that do not say; a function is given the directory for them. None: none."""
 
 
@@ -47,12 +50,20 @@ class LocalJournal(Journal):
     """See `Journal.local`, which makes it."""
 
     def __init__(
-        self, root: Path, *, programs: bool | Iterable[str], workspace: LocalWorkspace, options: Options
+        self,
+        root: str | os.PathLike[str],
+        *,
+        programs: bool | Iterable[str],
+        workspace: LocalWorkspace,
+        options: Options,
     ) -> None:
-        self.root = Path(os.path.abspath(root.expanduser()))
+        self.root = Path(os.path.abspath(_checked_root(root).expanduser()))
         super().__init__(f"sqlite:{self.root / STORE}", **options)
         self._store = self.url
-        self.workspace = workspace(self.root / WORKSPACES) if callable(workspace) else workspace
+        given: object = workspace
+        if callable(workspace) and given is not VirtualWorkspace:
+            given = workspace(self.root / WORKSPACES)
+        self.workspace = checked_workspace(given, "Journal.local")
         self._commands = self._allowed(programs)
         self._listens: asyncio.AbstractEventLoop | None = None
         """In which a SIGTERM closes us."""
@@ -110,6 +121,13 @@ class LocalJournal(Journal):
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _checked_root(root: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(root)
+    except TypeError:
+        raise InvalidOptions(f"Journal.local({root!r}): give a directory, as text or a path") from None
 
 
 def _prepare(root: Path, *, has_commands: bool) -> None:

@@ -2,7 +2,8 @@
 
 Where the application has configured structlog, that is used. Elsewhere lines go to the standard library's logger
 ``journal``, so that a library never prints: warnings reach stderr, the rest waits for `logging` to be set up.
-Lines carry ids, sizes and class names; never inputs, outputs or messages of exceptions.
+Lines carry ids, sizes and class names; never inputs, outputs or messages of exceptions
+other than our own.
 """
 
 import logging

@@ -10,7 +10,7 @@ from journal.core.ports import Delta, offset_at
 from journal.core.records import BlobRef, Body, DocumentEdit, DocumentEdited
 from journal.engine.documents import applied
 from journal.engine.run_reader import UPDATE_SECONDS, RunReader, reader_of
-from journal.tools.documents import Document
+from journal.tools.documents import Document, check_document
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
@@ -26,10 +26,13 @@ class RunDocs:
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
 
-    async def get(self, run_id: str, doc: Document[T], *, at: int | None = None) -> T:
-        """The document as it stands, or stood behind record `at`. Raises `RunNotFound` and `DocumentNotRead`."""
-        reader = await self._reader(run_id)
-        await reader.read_on(at)
+    async def get(self, run_id: str, doc: Document[T], *, upto: int | None = None) -> T:
+        """The document as it stands, or stood behind record `upto` of the log.
+
+        Raises `RunNotFound` and `DocumentNotRead`.
+        """
+        reader = await self._reader(run_id, doc)
+        await reader.read_on(upto)
         return await _value_of(reader, doc)
 
     async def update(self, run_id: str, doc: Document[T], fn: Callable[[T], T]) -> T:
@@ -38,7 +41,7 @@ class RunDocs:
         Whoever works on the run sees it from then on. `fn` runs again where somebody else edited meanwhile, so it must
         do nothing else. Raises `RunNotFound`, `DocumentNotRead`, `InvalidValue`, what `fn` raises, and `DocumentBusy`.
         """
-        reader = await self._reader(run_id)
+        reader = await self._reader(run_id, doc)
         data = b""
 
         async def make() -> tuple[Body, tuple[Blob, ...]]:
@@ -61,7 +64,7 @@ class RunDocs:
 
         Whoever looks too seldom is shown only the newest. Raises as `get` does.
         """
-        reader = await self._reader(run_id)
+        reader = await self._reader(run_id, doc)
         world = reader.world
         await reader.read_on()
         yield await _value_of(reader, doc)
@@ -80,7 +83,8 @@ class RunDocs:
             shown = latest
             yield await _value_of(reader, doc)
 
-    async def _reader(self, run_id: str) -> RunReader:
+    async def _reader(self, run_id: str, doc: Document[T]) -> RunReader:
+        check_document(doc, "journal.docs")
         return await reader_of(self._journal, check_id(run_id, "run id"))
 
 

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 class RunFiles:
     """Files by run id. Made by the journal. Raises `RunNotFound`, and `WorkspaceError` about a file.
 
-    What is read is as it stands, or as it stood behind record `at` of the log.
+    What is read is as it stands, or as it stood behind record `upto` of the log.
     """
 
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
 
-    async def read(self, run_id: str, path: str, *, at: int | None = None) -> bytes:
+    async def read(self, run_id: str, path: str, *, upto: int | None = None) -> bytes:
         """The file's bytes. Raises `FileMissing` and `PathRefused`."""
         checked(path)
-        return await (await self._read(run_id, at)).read(path)
+        return await (await self._read(run_id, upto)).read(path)
 
-    async def glob(self, run_id: str, pattern: str = "/**", *, at: int | None = None) -> Paths:
+    async def glob(self, run_id: str, pattern: str = "/**", *, upto: int | None = None) -> Paths:
         """The paths that match, sorted; as `io.files.glob` does."""
-        return matching(pattern, (await self._read(run_id, at)).tree.paths())
+        return matching(pattern, (await self._read(run_id, upto)).tree.paths())
 
     async def write(
         self, run_id: str, path: str, data: bytes | str, *, is_executable: bool | None = None
@@ -111,12 +111,12 @@ class RunFiles:
             # Who took the run up meanwhile knew of no record that names it, and let it go.
             await asyncio.to_thread(saved[-1])
 
-    async def _read(self, run_id: str, at: int | None) -> StoredFiles:
+    async def _read(self, run_id: str, upto: int | None) -> StoredFiles:
         reader = await reader_of(self._journal, check_id(run_id, "run id"))
-        await reader.read_on(at)
+        await reader.read_on(upto)
         folded, root = reader.folded.workspace, None
-        if folded.snapshot is not None:
-            workspace = await self._workspace(run_id)
+        if folded.snapshot is not None or not folded.tree.count:
+            workspace = await self._workspace(run_id)  # which refuses where no log ever holds files
             root = workspace.root if isinstance(workspace, DirectoryWorkspace) else None
         return await stored_files(reader.world, reader.run, folded, root)
 
@@ -130,10 +130,10 @@ class RunFiles:
             )
         return None if agent is None else agent.workspace
 
-    async def list(self, run_id: str, path: str = "/", *, at: int | None = None) -> list[FileInfo]:
+    async def list(self, run_id: str, path: str = "/", *, upto: int | None = None) -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
         checked(path, is_directory=True)
-        return listed(path, (await self._read(run_id, at)).tree)
+        return listed(path, (await self._read(run_id, upto)).tree)
 
 
 def _kept_in(

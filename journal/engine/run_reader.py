@@ -47,8 +47,8 @@ class RunReader:
 
     async def read_on(self, upto: int | None = None) -> None:
         """Read what is new, up to record `upto`. Raises `RunNotFound` and `RunGone`."""
-        if upto is not None and upto < 1:
-            raise InvalidOptions(f"at={upto}: records are numbered from 1")
+        if upto is not None and not (type(upto) is int and upto >= 1):
+            raise InvalidOptions(f"upto={upto!r}: a record of the log, and those are numbered from 1")
         if self.head == 0 and upto is None:
             await self._begin()
         else:
@@ -58,6 +58,8 @@ class RunReader:
             if info is not None and info.moved_to is not None:
                 raise RunGone(run_id=self.run, to=info.moved_to)
             raise RunNotFound(run_id=self.run, world=self.world.url)
+        if upto is not None and upto > self.head:
+            raise InvalidOptions(f"upto={upto}: the log of run {self.run!r} ends with record {self.head}")
 
     async def _begin(self) -> None:
         """Read from the latest snapshot on."""

@@ -8,6 +8,7 @@ the resources, then the store.
 import asyncio
 import os
 import socket
+import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import anyio
 import anyio.abc
 
 from journal.core.clock import Clock
-from journal.core.errors import ControlFlow, HandlerAborted
+from journal.core.errors import ControlFlow, HandlerAborted, JournalError
 from journal.core.ports import Claimed, Claims, Release, World
 from journal.core.records import MIN_READER
 from journal.engine.attempt import Attempt
@@ -212,7 +213,7 @@ class Runtime:
                 await self._release(holding, _COULD_NOT_START_SECONDS)
             if isinstance(error, Exception) and claimed.turn is not None:
                 self.turn_lost(holding.run, claimed.turn, error)
-                self.log.error("turn could not start", run=holding.run, error=type(error).__qualname__)
+                self.log.error("turn could not start", run=holding.run, **_told(error))
                 return
             raise
         finally:
@@ -334,3 +335,10 @@ class Runtime:
                 self.turn_lost(*key, error)
         finally:
             self._servers.discard(run)
+
+
+def _told(error: Exception) -> dict[str, str]:
+    """What a log line says of it: where it was raised, and its text if that is of our own writing."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    told = {"error": type(error).__qualname__, "where": f"{last.filename}:{last.lineno}"}
+    return {**told, "reason": str(error)} if isinstance(error, JournalError) else told

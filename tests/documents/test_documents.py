@@ -216,7 +216,10 @@ async def test_an_update_that_raises_when_applied_again_is_rejected_and_the_outc
         assert edit.value is None
         assert edit.rejected == "applied again on a newer value, it raised RuntimeError"
         found = await (await journal.retry("r")).settle(20, serve=True)
-        text = "done\n(Not saved: todo changed meanwhile. Read again before editing again.)"
+        text = (
+            "done\n(Not saved: todo: applied again on a newer value, it raised RuntimeError. "
+            "Read again before editing again.)"
+        )
         assert found == ["done", ["todo"], text, ["theirs"]]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from journal import Journal, Turn, TurnFailed, tool
-from journal.core.errors import MissingCapability, ValueTooLarge, WorldFull, WorldUnavailable
+from journal.core.errors import InvalidOptions, MissingCapability, ValueTooLarge, WorldFull, WorldUnavailable
 from journal.core.ports import Answer, Batch, Release, Unknown, World
 from journal.core.records import CallIntent, CallOutcome
 from journal.worlds import open_world
@@ -255,13 +255,15 @@ async def test_swallowed_control_flow_still_ends_the_turn(url: str) -> None:
         assert not any(r.type == "turn.finished" for r in await journal.read("r"))
 
 
-async def test_resources_that_fail_release_the_run_and_say_why(url: str) -> None:
-    fail = True
+async def test_resources_that_fail_release_the_run_and_say_why(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fail: Exception | None = OSError("no database")
 
     @asynccontextmanager
     async def resources() -> AsyncIterator[str]:
-        if fail:
-            raise OSError("no database")
+        if fail is not None:
+            raise fail
         yield "deps"
 
     journal = Journal(url, resources=resources)
@@ -274,7 +276,13 @@ async def test_resources_that_fail_release_the_run_and_say_why(url: str) -> None
         with pytest.raises(OSError, match="no database"):
             await work.run(None, run_id="r")
         assert (await journal.get("r")).status == "pending"
-        fail = False
+        assert f"error='OSError' where='{__file__}:" in caplog.text
+        assert "no database" not in caplog.text  # such a text may hold anything
+        fail = InvalidOptions("give a database")
+        with pytest.raises(InvalidOptions):
+            await work.run(None, run_id="r")
+        assert "reason='give a database'" in caplog.text
+        fail = None
         assert await work.run(None, run_id="r") == "deps"
 
 

@@ -188,17 +188,17 @@ async def test_the_application_reads_at_a_record(world_url: str, tmp_path: Path)
             or (isinstance(body, CallOutcome) and body.files)
         ]
         files = journal.files
-        assert [await files.read("r", "/a", at=seq) for seq in seqs] == [
+        assert [await files.read("r", "/a", upto=seq) for seq in seqs] == [
             b"one", b"one", b"two", b"two", b"three",
         ]  # fmt: skip
-        assert [await files.glob("r", at=seq) for seq in (seqs[0] - 1, seqs[0], seqs[1])] == [
+        assert [await files.glob("r", upto=seq) for seq in (seqs[0] - 1, seqs[0], seqs[1])] == [
             [],
             ["/a"],
             ["/a", "/d/one"],
         ]
-        assert [f.path for f in await files.list("r", "/d", at=seqs[2])] == ["/d/one"]
+        assert [f.path for f in await files.list("r", "/d", upto=seqs[2])] == ["/d/one"]
         with pytest.raises(FileMissing):
-            await files.read("r", "/d/two", at=seqs[2])
+            await files.read("r", "/d/two", upto=seqs[2])
 
 
 async def test_files_in_the_log_are_not_mixed_with_a_directory(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`at=`: files and documents as they stood behind a record of the log, read by the application."""
+"""`upto=`: files and documents as they stood behind a record of the log, read by the application."""
 
 import pytest
 
@@ -32,16 +32,20 @@ async def test_the_log_is_read_up_to_a_record(world_url: str) -> None:
         await journal.files.write("r", "/d/2", "the application's")
         log = await journal.read("r")
         ends = [record.seq for record in log if isinstance(open_record(record), CallOutcome)]
-        there = [await journal.files.glob("r", at=seq) for seq in ends]
+        there = [await journal.files.glob("r", upto=seq) for seq in ends]
         assert there == [["/d/1"], ["/d/1", "/d/2"], ["/d/2", "/d/3"]]
-        assert [await journal.docs.get("r", Count, at=seq) for seq in ends] == [1, 2, 3]
-        assert await journal.files.glob("r", at=ends[0] - 1) == []
-        assert await journal.docs.get("r", Count, at=1) == 0
-        assert await journal.files.read("r", "/d/2", at=ends[2]) == b"2" * 5_000
-        assert await journal.files.read("r", "/d/2", at=log[-1].seq) == b"the application's"
-        assert await journal.files.read("r", "/d/2", at=log[-1].seq + 1000) == b"the application's"
-        assert [each.path for each in await journal.files.list("r", "/d", at=ends[0])] == ["/d/1"]
+        assert [await journal.docs.get("r", Count, upto=seq) for seq in ends] == [1, 2, 3]
+        assert await journal.files.glob("r", upto=ends[0] - 1) == []
+        assert await journal.docs.get("r", Count, upto=1) == 0
+        assert await journal.files.read("r", "/d/2", upto=ends[2]) == b"2" * 5_000
+        assert await journal.files.read("r", "/d/2", upto=log[-1].seq) == b"the application's"
+        assert [each.path for each in await journal.files.list("r", "/d", upto=ends[0])] == ["/d/1"]
         with pytest.raises(FileMissing):
-            await journal.files.read("r", "/d/1", at=ends[2])
+            await journal.files.read("r", "/d/1", upto=ends[2])
         with pytest.raises(InvalidOptions, match="numbered from 1"):
-            await journal.files.list("r", at=0)
+            await journal.files.list("r", upto=0)
+        beyond = f"upto={log[-1].seq + 1}: the log of run 'r' ends with record {log[-1].seq}"
+        with pytest.raises(InvalidOptions, match=beyond):
+            await journal.files.read("r", "/d/2", upto=log[-1].seq + 1)
+        with pytest.raises(InvalidOptions, match=beyond):
+            await journal.docs.get("r", Count, upto=log[-1].seq + 1)
