@@ -190,7 +190,7 @@ class Shell:
             "Run a bash script over the files of the workspace, with pipes, loops and the usual tools (grep, sed, awk, "
             "find, sort, diff, jq, tar, ...). There is no network, no host and no other program (no python, no git). "
             "Paths are those of the other file tools. Each call is a new shell in /: only files stay, no variables, "
-            "links or empty directories; /dev and the empty /tmp are always there and are no part of it. "
+            "links or empty directories; /dev and the empty /tmp are always there and no part of the workspace. "
             "What the script changes is saved when it ends, whatever its exit code; "
             f"nothing is if it is stopped, after {self.timeout:g} s or {self.max_commands:,} commands. "
             "Long output is cut in its middle: write it to a file and read that by pages."
