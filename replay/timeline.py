@@ -259,7 +259,9 @@ def _ending(turn: TurnState, show: Show | None) -> Iterable[Row]:
     if turn.error is not None:
         code = f" ({turn.error.code})" if turn.error.code else ""
         cause = f", out of call {turn.cause}" if turn.cause else ""
-        yield Row("note", "bad", (f"failed with {turn.error.type}{code}{cause}",))
+        kept = [value for value in (turn.error.args, turn.error.data) if value is not None and value.size > 2]
+        hint = " (--values shows what it says)" if kept and show is None else ""
+        yield Row("note", "bad", (f"failed with {turn.error.type}{code}{cause}{hint}",))
         yield from _value("arguments", turn.error.args, show)
         yield from _value("data", turn.error.data, show)
     if turn.output is not None:

@@ -21,6 +21,7 @@ _CHARACTERS = 60_000
 """Of what a model is given at once."""
 _PATHS, _HITS = 1000, 200
 _PLACES = 5
+_FARTHEST = 1_000_000_000
 _EDITED_BYTES = 64 * 1024 * 1024
 """What a file may become by an edit, before its quota is asked: text in a million places need not fit in memory."""
 
@@ -182,10 +183,10 @@ def _cut(line: str, characters: int = _LINE_CHARACTERS) -> str:
 
 def _page(lines: Iterable[str], what: str, offset: int, most: int, count: int | None) -> str:
     """Some of `lines`, from the one that `offset` names, and how to go on. `count` of all; None: more than those."""
-    first = max(offset, 1)
+    first = min(max(offset, 1), _FARTHEST)
     shown: list[str] = []
     room = _CHARACTERS
-    for line in islice(lines, first - 1, first - 1 + max(most, 0)):
+    for line in islice(lines, first - 1, first - 1 + min(max(most, 0), _FARTHEST)):
         room -= len(line) + 1
         if room < 0 and shown:
             break

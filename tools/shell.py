@@ -6,7 +6,9 @@ process of its own, which is killed when its time is up or its call ends. Next: 
 """
 
 import os
+import re
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Awaitable
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +39,16 @@ _ANSWER_BYTES = 4 * MAX_BYTES
 """More than an answer can have; nothing of it may be cut."""
 _CHILD = Path(__file__).with_name("shell_child.py")
 _SHOWN = 5
+_LEAST_MEMORY = 16 * 1024 * 1024
+"""With less the interpreter dies of small scripts, or before it begins."""
+_REPLACEMENT = "\ufffd".encode()
+"""What tools for text write in place of bytes that are not UTF-8."""
+_CONTINUATION = bytes(range(0x80, 0xC0))
+_SHORT_DEVICE = re.compile(r"/dev/(?:zero|u?random)\b")
+_SHORT_DEVICES = (
+    "(Here /dev/zero ends after 1,048,576 bytes, /dev/random and /dev/urandom after 8,192; "
+    "dd with bs= and count= gives as many as it is told.)"
+)
 
 
 class ShellFile(msgspec.Struct, frozen=True):
@@ -82,9 +94,13 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     changed: list[str]
     """Paths that it wrote, deleted or moved."""
     left_out: list[str] = []
-    """Links and the like that it made: the workspace has only files."""
+    """Links, empty directories (with a / at the end) and the like that it made: the workspace has only files."""
     hidden: list[str] = []
     """Files that it could not see, since a shell cannot have their names."""
+    damaged: list[str] = []
+    """Files that it changed, in which U+FFFD seems to stand for bytes that are not UTF-8."""
+    has_short_devices: bool = False
+    """The script names /dev/zero or /dev/urandom, which end early here."""
 
     @property
     def text(self) -> str:
@@ -98,14 +114,21 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"(Not kept, since the workspace has only files: {_listed(self.left_out)}.)")
         if self.hidden:
             parts.append(f"(Not seen by the shell, for their names: {_listed(self.hidden)}.)")
+        if self.damaged:
+            parts.append(
+                f"(Probably damaged: {_listed(self.damaged)}. Tools for text put U+FFFD in place of bytes that are "
+                "not UTF-8; cp, mv, cat, head, tail, dd, tar and gzip keep them.)"
+            )
+        if self.has_short_devices:
+            parts.append(_SHORT_DEVICES)
         return "\n".join(part.removesuffix("\n") for part in parts if part)
 
 
 class Shell:
     """A bash over the workspace, within limits. Does nothing until `run` is awaited.
 
-    `timeout` in seconds; `max_commands` of one script, loops included; `max_memory` in bytes, beside the files that
-    are there; `max_output` in bytes of each stream that the result has. Raises `InvalidOptions`.
+    `timeout` in seconds; `max_commands` of one script, loops included; `max_memory` in bytes, 16 MiB or more, beside
+    the files that are there; `max_output` in bytes of each stream that the result has. Raises `InvalidOptions`.
     """
 
     def __init__(
@@ -121,6 +144,8 @@ class Shell:
             raise InvalidOptions(f"max_commands={max_commands!r}: a number above 0 is needed")
         self.max_commands = max_commands
         self.max_memory = checked_bytes(max_memory, "max_memory")
+        if self.max_memory < _LEAST_MEMORY:
+            raise InvalidOptions(f"max_memory={max_memory}: at least {_LEAST_MEMORY:,} bytes")
         self.max_output = checked_bytes(max_output, "max_output")
         if self.max_output > _MOST_OUTPUT:
             raise InvalidOptions(f"max_output={max_output}: at most {_MOST_OUTPUT:,} bytes")
@@ -146,6 +171,8 @@ class Shell:
             changed=sorted([*(file.path for file in answer.written), *answer.deleted]),
             left_out=sorted(answer.left_out),
             hidden=sorted(answer.hidden),
+            damaged=_damaged(answer.written, before, command),
+            has_short_devices=_SHORT_DEVICE.search(command) is not None,
         )
 
     def tool(self, name: str = "shell") -> Tool[..., Awaitable[str]]:
@@ -163,7 +190,8 @@ class Shell:
             "Run a bash script over the files of the workspace, with pipes, loops and the usual tools (grep, sed, awk, "
             "find, sort, diff, jq, tar, ...). There is no network, no host and no other program (no python, no git). "
             "Paths are those of the other file tools. Each call is a new shell in /: only files stay, no variables, "
-            "links or empty directories. What the script changes is saved when it ends, whatever its exit code; "
+            "links or empty directories; /dev and the empty /tmp are always there and no part of the workspace. "
+            "What the script changes is saved when it ends, whatever its exit code; "
             f"nothing is if it is stopped, after {self.timeout:g} s or {self.max_commands:,} commands. "
             "Long output is cut in its middle: write it to a file and read that by pages."
         )
@@ -272,6 +300,33 @@ async def _has_moved(path: str, to: str) -> bool:
     try:
         await io.files.move(path, to)
     except PathRefused:
+        return False
+    return True
+
+
+def _damaged(written: list[ShellFile], before: list[ShellFile], script: str) -> list[str]:
+    """Paths of those that have U+FFFD now, where it most likely stands for other bytes."""
+    old = {file.path: file.data for file in before}
+    replaced = [
+        file.path
+        for file in written
+        if file.data.count(_REPLACEMENT) > old.get(file.path, b"").count(_REPLACEMENT)
+        and file.data not in old.values()  # moved or copied
+        and _is_text(file.data)  # an archive may have these three bytes by chance
+    ]
+    if not replaced or (
+        all(map(_is_text, old.values()))
+        and ("\ufffd" in script or any(_REPLACEMENT in data for data in old.values()))
+    ):
+        return []
+    return sorted(replaced)
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether it is UTF-8, but for characters that are cut at its ends, as `split` and `head` cut them."""
+    try:
+        getincrementaldecoder("utf-8")().decode(data.lstrip(_CONTINUATION))
+    except UnicodeDecodeError:
         return False
     return True
 

@@ -16,6 +16,8 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator
 
 DEVICES = frozenset({"/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"})
+OWN = frozenset({"/dev", "/dev/fd", "/tmp"})  # noqa: S108 - no directory of the host
+"""Directories that bashkit has by itself."""
 _OUT = 1
 
 
@@ -69,8 +71,11 @@ class Sandbox:
         }
 
     def files(self, directory: str = "/") -> "Iterator[tuple[str, bytes | None, bool]]":
-        """All that is no directory: path, bytes, whether executable; no bytes for what is no file."""
-        for entry in self._tree.read_dir(directory):
+        """Files: path, bytes, whether executable; no bytes for what is none, as links and empty directories (`/a/`)."""
+        entries = self._tree.read_dir(directory)
+        if not entries and directory not in OWN and directory != "/":
+            yield f"{directory}/", None, False
+        for entry in entries:
             path = f"{directory.rstrip('/')}/{entry['name']}"
             found = entry["metadata"]
             if found["file_type"] == "directory":
@@ -101,12 +106,14 @@ def main() -> None:
     fence(job["limits"]["max_memory"])
     answer = sandbox.run(job["script"])
     before = {path: (data, is_executable) for path, data, is_executable in files}
+    emptied = {path[: at + 1] for path in before for at, sign in enumerate(path) if sign == "/"}
     written: list[dict[str, object]] = []
     left_out: list[str] = []
     for path, data, is_executable in sandbox.files():
         was = before.pop(path, None)
         if data is None:
-            left_out.append(path)
+            if path not in emptied:
+                left_out.append(path)
         elif was != (data, is_executable):
             text = b2a_base64(data, newline=False).decode()
             written.append({"path": path, "data": text, "is_executable": is_executable})

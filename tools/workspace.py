@@ -18,6 +18,8 @@ Paths = list[str]
 _MIB = 1024 * 1024
 _PATH_BYTES, _PATH_NAMES = 1024, 64
 """Each directory of a path costs memory: ten thousand files at the deepest take some 300 MB of it."""
+_HINT = 100
+"""Characters of a path that an error proposes."""
 _CONTROL = re.compile(r"[\x01-\x1f\x7f-\x9f\u2028\u2029]")
 """Lists of files are read by lines, and names like these are mistakes or worse."""
 _MATCH_STEPS = 1_000_000
@@ -107,7 +109,10 @@ def why_refused(path: object) -> str | None:
     if _CONTROL.search(path):
         return "it holds a control character, or a line break"
     if not path.startswith("/"):
-        return f"it is relative: give it from the root, as in {'/' + path[:100]!r}"
+        absolute = "/" + path.removeprefix("./").rstrip("/")
+        if len(absolute) > _HINT or why_refused(absolute) is not None:
+            return "it is relative: paths begin at the root, with a /"
+        return f"it is relative: give it from the root, as in {absolute!r}"
     if path == "/":
         return "it is the root directory"
     if size > _PATH_BYTES:
@@ -153,7 +158,7 @@ def matching(pattern: str, paths: Iterable[str]) -> Paths:
     if not isinstance(pattern, str):
         raise PathRefused(path=str(pattern), why="a pattern is text")
     if not pattern.startswith("/"):
-        raise PathRefused(path=pattern, why=f"patterns begin at the root, as in {'/**/' + pattern[:100]!r}")
+        raise PathRefused(path=pattern, why=f"patterns begin at the root, {_rooted(pattern)}")
     if len(pattern) > _PATH_BYTES:
         raise PathRefused(path=pattern, why=f"patterns have at most {_PATH_BYTES:,} characters")
     parts = pattern[1:].split("/")
@@ -161,6 +166,13 @@ def matching(pattern: str, paths: Iterable[str]) -> Paths:
     if wanted[-1] == "**":
         wanted.append("*")  # files in the directory and below, not one of its name
     return sorted(paths) if wanted == ["**", "*"] else _Glob(pattern, wanted).matching(paths)
+
+
+def _rooted(pattern: str) -> str:
+    """What to write instead of a pattern that is relative."""
+    names = pattern.removeprefix("./").rstrip("/").split("/")
+    absolute = "/".join(["", *names] if len(names) > 1 or names == ["**"] else ["", "**", *names])
+    return "with a /" if len(absolute) > _HINT or {"", ".", ".."} & {*names} else f"as in {absolute!r}"
 
 
 class _Glob:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 
 from journal.cli.output import say
-from journal.cli.reading import Found, before_call, records
+from journal.cli.reading import Found, place, records
 from journal.core import values
-from journal.core.errors import CallNotFound, InvalidOptions, SnapshotMissing
+from journal.core.errors import InvalidOptions, SnapshotMissing
 from journal.core.records import BlobRef, FileSnapshot, Value
 from journal.engine.stored_files import stored_files
 from journal.replay import changes
@@ -62,8 +62,8 @@ async def between(found: Found, first: int, last: int) -> Between:
     """What changed from what call `first` found to what call `last` found; one more than the last call: until now."""
     if first > last:
         raise InvalidOptions(f"call {first} comes after call {last}: name the earlier one first")
-    start = await _place(found, first)
-    end = await _place(found, last)
+    start = await place(found, first)
+    end = await place(found, last)
     before, after, fold = Content(), Content(), RunFold()
     async for record in records(found, upto=end):
         fold.add(record)
@@ -72,16 +72,6 @@ async def between(found: Found, first: int, last: int) -> Between:
             before.add(record)
     calls = [_call(call) for call in fold.state.calls if first <= call.number < last]
     return Between(found.info.run, first, last, calls, [c async for c in _changes(found, before, after)])
-
-
-async def _place(found: Found, number: int) -> int | None:
-    """The last record that the call found; None: all of them."""
-    try:
-        return await before_call(found, number)
-    except CallNotFound as error:
-        if number == error.calls + 1:
-            return None
-        raise
 
 
 def _call(call: CallState) -> Call:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 import msgspec
 
+from journal.cli.exits import NotThere
 from journal.cli.output import emit, moment, remark, say
 from journal.cli.reading import Found, as_found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
@@ -30,6 +31,8 @@ def command(settings: Settings, run_id: str, name: str | None, at: int | None) -
 
     async def read(found: Found) -> list[dict[str, Any]]:
         checkpoints = await as_found(found, Checkpoints(), at)
+        if name is not None and not checkpoints.all(name):
+            raise NotThere(f"checkpoint {name!r}", found.info.run, at, "checkpoints")
         return [await _shown(found, checkpoint) for checkpoint in checkpoints.all(name)]
 
     found = with_found(settings, run_id, read)
@@ -41,7 +44,7 @@ def command(settings: Settings, run_id: str, name: str | None, at: int | None) -
         say(printable(head), "quiet")
         say(msgspec.json.format(msgspec.json.encode(shown["payload"])).decode())
     if not found:
-        remark(f"{'no checkpoint' if name is None else f'no checkpoint {name!r}'} was written by then")
+        remark(f"no checkpoint was written{'' if at is None else ' by then'}")
     return 0
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import click
 import msgspec
 
+from journal.cli.exits import NotThere
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, as_found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
@@ -30,7 +31,9 @@ def command(settings: Settings, run_id: str, kind: str | None, at: int | None) -
 
     async def read(found: Found) -> dict[str, Any]:
         documents = await as_found(found, Documents(), at)
-        chosen = documents.versions if kind is None else {kind: documents.versions.get(kind, [])}
+        if kind is not None and not documents.versions.get(kind):
+            raise NotThere(f"document {kind!r}", found.info.run, at, "docs")
+        chosen = documents.versions if kind is None else {kind: documents.versions[kind]}
         return {
             name: await _shown(found, versions[-1]) for name, versions in sorted(chosen.items()) if versions
         }
@@ -43,7 +46,7 @@ def command(settings: Settings, run_id: str, kind: str | None, at: int | None) -
         say(printable(f"{name}  version {shown['version']}, since record {shown['seq']}"), "quiet")
         say(msgspec.json.format(msgspec.json.encode(shown["value"])).decode())
     if not found:
-        remark(f"{'no document was' if kind is None else f'document {kind!r} was not'} written by then")
+        remark(f"no document was written{'' if at is None else ' by then'}")
     return 0
 
 

@@ -31,6 +31,15 @@ from journal.core.ports import RunStatus
 OK, FAILED, USAGE, BLOCKED, NOT_FOUND, PARKED, WORLD, CANCELLED = range(8)
 BUG, INTERRUPTED = 70, 130
 
+
+class NotThere(click.ClickException):
+    """The run has no document, file or checkpoint of the name that was given."""
+
+    def __init__(self, what: str, run_id: str, at: int | None, verb: str) -> None:
+        when = "" if at is None else f" by call {at}"
+        super().__init__(f"run {run_id!r} has no {what}{when}: journal {verb} {run_id} lists what it has")
+
+
 _BY_STATUS: dict[str, int] = {
     "failed": FAILED,
     "blocked": BLOCKED,
@@ -42,11 +51,11 @@ _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (TurnNotFound, NOT_FOUND),
     (RunGone, NOT_FOUND),
     (FileMissing, NOT_FOUND),
+    (NotThere, NOT_FOUND),
     (UsageError, USAGE),
     (TurnFailed, FAILED),
     (TurnBlocked, BLOCKED),
     (TurnCancelled, CANCELLED),
-    (FileMissing, NOT_FOUND),
     (SnapshotMissing, WORLD),
     (WorkspaceFailed, WORLD),
     (WorkspaceError, USAGE),

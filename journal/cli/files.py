@@ -2,12 +2,14 @@
 
 import click
 
+from journal.cli.exits import NotThere
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, as_found, with_found
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.engine.stored_files import stored_files
 from journal.replay.timeline import printable
 from journal.replay.workspace import File, Tree, Workspace
+from journal.tools.workspace import checked
 
 
 @click.command
@@ -32,13 +34,19 @@ def command(settings: Settings, run_id: str, path: str | None, at: int | None, r
     async def read(found: Found) -> bytes | Tree:
         folded = await as_found(found, Workspace(), at)
         files = await stored_files(found.source, found.info.run, folded, root)
-        return files.tree if path is None else await files.read(path)
+        if path is None:
+            return files.tree
+        if files.tree.get(path) is None:
+            raise NotThere(f"file {checked(path)!r}", found.info.run, at, "files")
+        return await files.read(path)
 
     found = with_found(settings, run_id, read)
     if isinstance(found, bytes):
         click.echo(found, nl=False)
         return 0
     _list(found, settings)
+    if not found.count and not settings.as_json:
+        remark(f"no file was written{'' if at is None else ' by then'}")
     return 0
 
 
@@ -61,8 +69,6 @@ def _list(tree: Tree, settings: Settings) -> None:
         return
     for path, file in rows:
         say(printable(f"{file.size:>12,}  {path}{_mark(file)}"))
-    if not rows:
-        remark("no file was written by then")
 
 
 def _mark(file: File) -> str:

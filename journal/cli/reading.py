@@ -138,7 +138,7 @@ async def records(found: Found, *, after: int = 0, upto: int | None = None) -> A
 
 async def as_found(found: Found, state: F, at: int | None) -> F:
     """`state`, fed all records up to where call `at` began, or all. Raises `CallNotFound`."""
-    upto = None if at is None else await before_call(found, at)
+    upto = None if at is None else await place(found, at)
     async for record in records(found, upto=upto):
         state.add(record)
     return state
@@ -152,6 +152,16 @@ async def before_call(found: Found, number: int) -> int:
         if len(fold.state.calls) >= number:
             return record.seq - 1
     raise CallNotFound(run_id=found.info.run, call=number, calls=len(fold.state.calls))
+
+
+async def place(found: Found, number: int) -> int | None:
+    """As `before_call`; None for one more than the last call, which stands for the run as it is now."""
+    try:
+        return await before_call(found, number)
+    except CallNotFound as error:
+        if number == error.calls + 1:
+            return None
+        raise
 
 
 async def fill(found: Found, fold: RunFold) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from journal.cli.exits import code_of_status
 from journal.cli.output import emit, remark, say
-from journal.cli.reading import Found, before_call, fill, records, with_found
+from journal.cli.reading import Found, fill, place, records, with_found
 from journal.cli.runs import info_of
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.errors import InvalidOptions, LogError, ways_on
@@ -49,7 +49,7 @@ def command(
         raise InvalidOptions("--at and --upto say the same in two ways: give one of them")
 
     async def read(found: Found) -> tuple[Found, RunState, Content, _Blobs | None, LogError | None, bool]:
-        last = upto if at is None else await before_call(found, at)
+        last = upto if at is None else await place(found, at)
         fold, content, damage = await _fold(found, last)
         blobs: _Blobs | None = None
         if with_values:

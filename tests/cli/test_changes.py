@@ -115,8 +115,44 @@ def test_checkpoints_are_printed(cli: Cli, ran: Path) -> None:
     assert all({"seq", "time", "size"} <= each.keys() for each in told)
     (told,) = objects(cli("checkpoints", "./r.jsonl", "plan", "--at", "2", "--json"))
     assert [each["payload"] for each in told] == [{"left": ["a", "b"]}]
-    none = cli("checkpoints", "r", "nope")
-    assert (none.exit_code, none.stdout, "no checkpoint 'nope'" in none.stderr) == (0, "", True)
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "what"),
+    [("docs", "nope", "document"), ("files", "/nope", "file"), ("checkpoints", "nope", "checkpoint")],
+)
+def test_what_is_named_and_not_there_is_4(cli: Cli, ran: Path, verb: str, name: str, what: str) -> None:
+    absent = cli(verb, "r", name)
+    assert (absent.exit_code, absent.stdout) == (4, "")
+    assert absent.stderr == f"error: run 'r' has no {what} '{name}': journal {verb} r lists what it has\n"
+    (told,) = objects(cli(verb, "./r.jsonl", name, "--json"))
+    assert told["error"]["exit_code"] == 4
+
+
+def test_what_is_not_there_yet_is_told_with_its_call(cli: Cli, ran: Path) -> None:
+    for verb, name in (("docs", "todo"), ("files", "/2.bin"), ("checkpoints", "note")):
+        absent = cli(verb, "r", name, "--at", "1")
+        assert (absent.exit_code, f"'{name}' by call 1: " in absent.stderr) == (4, True), absent.stderr
+        none = cli(verb, "r", "--at", "1")
+        assert (none.exit_code, "was written by then\n" in none.stderr) == (0, True), none.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("book/ch2.md", "it is relative: give it from the root, as in '/book/ch2.md'"),
+        ("../x", "it is relative: paths begin at the root, with a /"),
+    ],
+)
+def test_a_path_that_no_file_can_have_is_refused_as_such(cli: Cli, ran: Path, path: str, why: str) -> None:
+    refused = cli("files", "r", path)
+    assert (refused.exit_code, refused.stderr) == (2, f"error: path {path!r} is refused: {why}\n")
+
+
+@pytest.mark.parametrize("verb", ["docs", "files", "checkpoints", "show"])
+def test_one_more_than_the_last_call_is_how_it_stands(cli: Cli, ran: Path, verb: str) -> None:
+    assert cli(verb, "r", "--at", "5").stdout == cli(verb, "r").stdout
+    assert cli(verb, "r", "--at", "6").exit_code == 2
 
 
 def test_log_shows_checkpoints_as_json(cli: Cli, ran: Path) -> None:

@@ -1,6 +1,6 @@
 """The timeline: an interrupted call and what carried it on, readable one below the other."""
 
-from journal.core.records import CallOutcome, DocumentEdit, FileChange, TurnFinished
+from journal.core.records import CallOutcome, DocumentEdit, ErrorInfo, FileChange, TurnFinished
 from journal.replay.fold import fold
 from journal.replay.state import Kept
 from journal.replay.timeline import duration, lines, marked_lines, rows
@@ -46,6 +46,16 @@ def test_a_failure_names_the_call_it_came_from() -> None:
     text = "\n".join(lines(rows(fold(hand.records))))
     assert "error ValueError (E1)" in text
     assert "failed with ValueError, out of call bad#1" in text
+    assert "--values" not in text
+
+
+def test_what_an_error_says_is_shown_on_request_and_that_is_said() -> None:
+    hand = Hand()
+    hand.start(1)
+    hand.add(TurnFinished(status="failed", error=ErrorInfo(type="ValueError", args=b'["secret"]')))
+    text = "\n".join(lines(rows(fold(hand.records))))
+    assert ("failed with ValueError (--values shows what it says)" in text, "secret" in text) == (True, False)
+    assert "--values" not in "\n".join(lines(rows(fold(hand.records), lambda kept: "value")))
 
 
 def test_a_running_attempt_is_not_called_interrupted() -> None:

@@ -293,5 +293,5 @@ async def test_thousands_of_files_within_the_quota() -> None:
 
     root, everything, one = await in_a_call(attempt, VirtualWorkspace(max_files=5000))
     assert len(root.splitlines()) == 52
-    assert everything.endswith("(the first 1,000 of 5,000)")
+    assert everything.endswith("(paths 1 to 1000 of 5,000; go on with offset=1001)")
     assert len(one.splitlines()) == 100

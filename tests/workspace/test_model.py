@@ -4,11 +4,13 @@ import re
 from fnmatch import translate
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journal.core import values
 from journal.core.codec import seal
+from journal.core.errors import PathRefused
 from journal.core.records import (
     BlobRef,
     CallIntent,
@@ -20,7 +22,7 @@ from journal.core.records import (
     TurnStarted,
 )
 from journal.replay.workspace import Tree, Workspace, digest_of, file_of
-from journal.tools.workspace import VirtualWorkspace, listed, matching, settled
+from journal.tools.workspace import VirtualWorkspace, listed, matching, settled, why_refused
 
 names = st.sampled_from(["a", "b", "c"])
 paths = st.lists(names, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
@@ -230,3 +232,49 @@ def test_directories_list_what_is_in_them() -> None:
         ("/z", False, 5),
     ]
     assert [each.path for each in listed("/a", tree)] == ["/a/b", "/a/x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("book/ch2.md", "/book/ch2.md"),
+        ("./a", "/a"),
+        ("src/", "/src"),
+        ("../x", None),
+        ("", None),
+        ("a//b", None),
+        ("x" * 100, None),
+    ],
+)
+def test_what_is_proposed_for_a_relative_path_is_itself_a_path(path: str, hint: str | None) -> None:
+    why = why_refused(path)
+    assert why == (
+        "it is relative: paths begin at the root, with a /"
+        if hint is None
+        else f"it is relative: give it from the root, as in {hint!r}"
+    )
+    assert hint is None or why_refused(hint) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("*.py", "/**/*.py"),
+        ("./*.py", "/**/*.py"),
+        ("**/*.py", "/**/*.py"),
+        ("src/*.py", "/src/*.py"),
+        ("**", "/**"),
+        ("src/", "/**/src"),
+        ("../*", None),
+        ("", None),
+        ("a//*", None),
+        ("*" * 100, None),
+    ],
+)
+def test_what_is_proposed_for_a_relative_pattern_begins_at_the_root(pattern: str, hint: str | None) -> None:
+    with pytest.raises(PathRefused) as refused:
+        matching(pattern, ["/src/a.py"])
+    assert (
+        refused.value.why
+        == f"patterns begin at the root, {'with a /' if hint is None else f'as in {hint!r}'}"
+    )

@@ -34,6 +34,7 @@ def test_what_a_model_is_shown() -> None:
     described = Shell(timeout=7, max_commands=1234).tool("bash")
     assert described.name == "bash"
     assert "after 7 s or 1,234 commands" in described.description
+    assert "/dev and the empty /tmp are always there" in described.description
 
 
 async def test_a_script_works_on_the_files_that_other_tools_see() -> None:
@@ -70,10 +71,68 @@ async def test_a_call_leaves_files_and_nothing_else_to_the_next() -> None:
         'echo "[$A]"; f; ls; cat /link',
     )
     assert told[0] == (
-        "(exit code 0, no output)\n(Not kept, since the workspace has only files: '/link', '/pipe'.)"
+        "(exit code 0, no output)\n(Not kept, since the workspace has only files: '/empty/', '/link', '/pipe'.)"
     )
     assert told[1].startswith("[]\ndev\ntmp\nx\nstderr:\n")
     assert "f: command not found" in told[1]
+
+
+async def test_empty_directories_are_told_but_not_those_that_it_emptied() -> None:
+    told = await said(
+        "mkdir -p /emptyd /a/b /full; echo x > /full/x; rm /old/x", "ls", files={"/old/x": b"x"}
+    )
+    assert told == [
+        "(exit code 0, no output)\n(Not kept, since the workspace has only files: '/a/b/', '/emptyd/'.)",
+        "dev\nfull\ntmp",
+    ]
+
+
+DAMAGED = (
+    "(Probably damaged: {}. Tools for text put U+FFFD in place of bytes that are not UTF-8; "
+    "cp, mv, cat, head, tail, dd, tar and gzip keep them.)"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "paths"),
+    [
+        ("split -b 4000 /b /part", "'/partaa', '/partab', '/partac'"),
+        ("sort /b > /c; mv /c /b", "'/b'"),
+        ("cp /b /c; mv /b /d; tar czf t.tgz /c; cp /replaced /copy; echo more >> /replaced", None),
+    ],
+)
+async def test_bytes_that_a_tool_for_text_replaced_are_told(script: str, paths: str | None) -> None:
+    (told,) = await said(script, files={"/b": BINARY, "/replaced": "was \ufffd here\n".encode()})
+    assert ("damaged" in told) == (paths is not None)
+    assert paths is None or DAMAGED.format(paths) in told
+
+
+async def test_damage_is_told_where_no_file_was_binary() -> None:
+    (told,) = await said("echo 4oKs/w== | base64 -d | sed s/a/b/ > /c")
+    assert DAMAGED.format("'/c'") in told
+
+
+async def test_a_replacement_that_was_there_or_is_written_on_purpose_is_no_damage() -> None:
+    files = {"/a": "was \ufffd here\n".encode()}
+    assert await said("sed 's/was/is/p' /a > /b", files=files) == ["(exit code 0, no output)"]
+    assert await said("echo '\ufffd' > /b") == ["(exit code 0, no output)"]
+
+
+async def test_devices_that_end_early_are_told() -> None:
+    told = await said(
+        "head -c 20000000 /dev/zero | wc -c",
+        "head -c 3000000 < /dev/urandom | wc -c",
+        "dd if=/dev/urandom bs=1000 count=3000 of=/r; dd if=/dev/zero bs=1M count=7 of=/z; wc -c < /r; wc -c < /z",
+        "echo > /dev/null",
+    )
+    short = (
+        "(Here /dev/zero ends after 1,048,576 bytes, /dev/random and /dev/urandom after 8,192; "
+        "dd with bs= and count= gives as many as it is told.)"
+    )
+    assert told[0] == f"1048576\n{short}"
+    assert told[1] == f"8192\n{short}"
+    assert told[2].startswith("3000000\n7340032\nstderr:\n")
+    assert told[3] == "(exit code 0, no output)"
 
 
 async def test_bytes_are_kept_as_they_are() -> None:
@@ -371,7 +430,14 @@ async def test_in_a_tool_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"timeout": 0}, {"max_commands": 0}, {"max_memory": 0}, {"max_output": 512 * 1024 + 1}]
+    "options",
+    [
+        {"timeout": 0},
+        {"max_commands": 0},
+        {"max_memory": 0},
+        {"max_memory": 16 * 1024 * 1024 - 1},
+        {"max_output": 512 * 1024 + 1},
+    ],
 )
 def test_limits_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptions, match=next(iter(options))):
@@ -391,3 +457,7 @@ async def test_hundreds_of_files_in_one_outcome(world_url: str) -> None:
         assert await work.run(None, run_id="r") == ["(exit code 0, no output)"] * 2 + ["120000"]
         assert len(await journal.files.glob("r", "/e/*")) == 400
         assert await journal.files.read("r", "/e/7") == b"0" * 299 + b"7"
+
+
+async def test_with_the_least_memory_a_script_runs() -> None:
+    assert await said("seq 1 20000 | sort -r | tail -n 1", shell=Shell(max_memory=16 * 1024 * 1024)) == ["1"]
