@@ -75,7 +75,7 @@ async def test_a_model_works_on_files_and_a_crash_takes_none_of_them(tmp_path: P
         assert await journal.files.glob("r") == ["/a.py", "/b.py", "/out"]
         assert await journal.files.read("r", "/a.py") == b"x = 3\n"
     assert told["w1"] == "created /a.py: 6 bytes"
-    assert "it is relative: give it from the root" in told["w3"]
+    assert "it is relative: paths begin at the root" in told["w3"]
     assert "old was not found: read the file again" in told["e1"]
     assert told["g1"] == "/a.py:1: x = 1\n/b.py:1: y = 1"
     assert (told["b1"], told["r1"]) == ("life 2", "1\tx = 3")

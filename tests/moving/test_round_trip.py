@@ -49,7 +49,7 @@ async def build(url: str) -> None:
     async with journal:
         assert await work.run(["a", "A", "gone"], run_id="r", key="1") == 3
         await journal.docs.update("r", Plan, lambda plan: [*plan, "ours"])
-        await journal.files.write("r", "/notes/ä\n", LARGE[:5000])
+        await journal.files.write("r", "/notes/ä é", LARGE[:5000])
         with pytest.raises(TurnFailed):
             await work.run(["b", "B"], run_id="r", key="2")
         assert await (await journal.retry("r", turn_id="2")).settle(20, serve=True) == 2
