@@ -38,7 +38,7 @@ async def holder(world: SqliteWorld) -> Holder:
     holder = await hold(world, "run", lease_seconds=0.001)
     await holder.start()
     await holder.record()
-    world._writer._away = 0
+    world._writer._last_seconds = 0.0
     assert world._writer._is_alone
     return holder
 
@@ -193,7 +193,7 @@ async def test_a_disk_that_fails_is_opened_anew_and_nothing_lands_twice(
         holder = await hold(world, "run")
         await holder.start()
         await holder.record()
-        world._writer._away = 0
+        world._writer._last_seconds = 0.0
         failing = world._writer._transactor.door.connection
         assert isinstance(failing, Failing)
         failing.moment = moment

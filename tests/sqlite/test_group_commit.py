@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from journal.core.errors import InvalidValue, WorldCorrupt, WorldError, WorldFull
 from journal.core.ports import Batch, Block, Claim, Committed, Delta, HeadMoved, Held, Keyed, Submit
 from journal.worlds.contract.harness import Holder, begin, claim_all, close, raw, seqs, signal, submit
-from journal.worlds.sqlite import SqliteWorld, open_sqlite, writer
+from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from journal.worlds.sqlite.transaction import Transactor
-from journal.worlds.sqlite.writer import FIRST_AWAY, GROUP_BYTES, GROUP_ROWS, INLINE_BYTES
+from journal.worlds.sqlite.writer import GROUP_BYTES, GROUP_ROWS
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def on_thread(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many members each group had that went to the writer thread."""
     seen: list[int] = []
     plain = Transactor.commit
@@ -33,21 +33,6 @@ def on_thread(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Transactor, "commit", commit)
     return seen
-
-
-@pytest.fixture
-def groups(on_thread: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many members each group had, wherever it was committed."""
-    plain = Transactor.try_commit
-
-    def try_commit(self: Transactor, members: list[Any]) -> Any:
-        landing = plain(self, members)
-        if landing is not None:
-            on_thread.append(len(members))
-        return landing
-
-    monkeypatch.setattr(Transactor, "try_commit", try_commit)
-    return on_thread
 
 
 async def team(world: SqliteWorld, count: int) -> list[Holder]:
@@ -76,53 +61,9 @@ async def test_what_waits_at_the_same_moment_is_one_commit(url: str, groups: lis
         assert groups == [50]
 
 
-async def test_on_a_quick_disk_nobody_changes_threads(
-    url: str, monkeypatch: pytest.MonkeyPatch, on_thread: list[int]
-) -> None:
-    monkeypatch.setattr(writer, "INLINE_SECONDS", 60.0)
-    async with open_sqlite(url) as world:
-        holders = await team(world, 40)
-        world._writer._away = 0
-        on_thread.clear()
-        await asyncio.gather(*(work(holder, 12) for holder in holders))
-        assert on_thread == []
-        assert [await seqs(world, h.run) for h in holders] == [list(range(1, 15))] * 40
-
-
-async def test_a_slow_disk_is_tried_again_less_and_less_often(
-    url: str, monkeypatch: pytest.MonkeyPatch, on_thread: list[int]
-) -> None:
-    monkeypatch.setattr(writer, "INLINE_SECONDS", -1.0)  # so every disk is too slow
-    async with open_sqlite(url) as world:
-        holders = await team(world, 2)
-        world._writer._away, world._writer._next_away = 0, FIRST_AWAY
-        on_thread.clear()
-        tries = []
-        for number in range(7 * FIRST_AWAY + 4):
-            before = len(on_thread)
-            await settle(*(h.record() for h in holders))
-            if len(on_thread) == before:
-                tries.append(number)
-        assert tries == [0, 1 + FIRST_AWAY, 2 + 3 * FIRST_AWAY, 3 + 7 * FIRST_AWAY]
-
-
-async def test_a_large_group_goes_to_the_thread(
-    url: str, monkeypatch: pytest.MonkeyPatch, on_thread: list[int]
-) -> None:
-    monkeypatch.setattr(writer, "INLINE_SECONDS", 60.0)
-    async with open_sqlite(url) as world:
-        holders = await team(world, 2)
-        world._writer._away = 0
-        on_thread.clear()
-        body = os.urandom(INLINE_BYTES // 2 + 1)
-        await settle(*(world.append(h.batch(raw(h.run, body))) for h in holders))
-        assert on_thread == [2]
-
-
 async def test_while_one_half_is_on_its_way_the_other_computes(url: str, groups: list[int]) -> None:
     async with open_sqlite(url) as world:
         holders = await team(world, 40)
-        world._writer._away = 10_000
         groups.clear()
         await asyncio.gather(*(work(holder, 12) for holder in holders))
         assert groups[0] == 40
@@ -304,16 +245,16 @@ async def test_cancelling_who_waits_does_not_withdraw_the_batch(url: str) -> Non
         assert [await seqs(world, h.run) for h in holders] == [[1, 2, 3]] * 3
 
 
-async def test_one_batch_alone_does_not_change_threads(url: str, on_thread: list[int]) -> None:
+async def test_one_batch_alone_does_not_change_threads(url: str, groups: list[int]) -> None:
     async with open_sqlite(url) as world:
         (holder,) = await team(world, 1)
-        on_thread.clear()
-        world._writer._away = 0  # as if the disk had just been quick
+        groups.clear()
+        world._writer._last_seconds = 0.0  # as if the disk had just been quick
         await holder.record()
-        assert on_thread == []
-        world._writer._away = 1
+        assert groups == []
+        world._writer._last_seconds = 1.0
         await holder.record()
-        assert on_thread == [1]
+        assert groups == [1]
 
 
 async def test_who_was_alone_does_not_wait_for_company(url: str, groups: list[int]) -> None:
@@ -322,7 +263,7 @@ async def test_who_was_alone_does_not_wait_for_company(url: str, groups: list[in
         await settle(*(h.record() for h in holders))
         groups.clear()
         for _ in range(3):
-            world._writer._away = 0
+            world._writer._last_seconds = 0.0
             world._writer._is_alone = True
             world._writer._turned_at = 0.0  # long ago
             batches = [h.batch(h.outcome()) for h in holders]

@@ -105,46 +105,47 @@ class Transactor:
         self.door.forget()
         return None
 
-    def try_commit(self, members: list[Member]) -> Landing | None:
-        """Commit the group if it can be done without waiting for anybody, else None: nothing happened."""
+    def try_commit(self, member: Member) -> Landing | None:
+        """Commit that one if it can be done without waiting for anybody, else None: nothing happened."""
         landing = Landing()
         try:
             if self._is_broken or not self._turnstile.try_enter():
                 return None
             try:
-                self._transact(members, landing, until=0.0)
+                self._transact([member], landing, until=0.0)
             finally:
                 self._turnstile.leave()
         except Exception as error:  # noqa: BLE001 - every failure becomes the answer of somebody
-            is_busy = isinstance(error, sqlite3.Error) and primary_code(error) in BUSY
-            if is_busy or (len(members) > 1 and _is_of_one(error)):
+            if isinstance(error, sqlite3.Error) and primary_code(error) in BUSY:
                 return None
-            self._fail(members, landing, error)
+            self._fail([member], landing, error)
         return landing
 
     def commit(
         self, members: list[Member], *, may_start: Callable[[], bool], under_way: Callable[[], None]
-    ) -> Landing | None:
-        """Commit the group, however long the turnstile takes.
+    ) -> tuple[Landing | None, float]:
+        """Commit the group, however long the turnstile takes; and how long it took behind it.
 
         None: `may_start`, which is asked once the turnstile has let us in, said no. `under_way` is called, once or
         more often, when there is nothing left to do but to wait: for the turnstile, or for SQLite.
         """
         landing = Landing()
+        started = 0.0
         try:
             if not self._turnstile.try_enter():
                 under_way()
                 self._turnstile.enter()
             try:
                 if not may_start():
-                    return None
+                    return None, 0.0
+                started = time.perf_counter()
                 self._settle(members, landing, time.monotonic() + self._busy_seconds, under_way)
             finally:
                 self._turnstile.leave()
         except Exception as error:  # noqa: BLE001 - the thread must outlive it, and somebody must be told
             landing = Landing()
             self._fail(members, landing, error)
-        return landing
+        return landing, time.perf_counter() - started
 
     def look_around(self) -> None:
         """Notice commits of other connections. Not inside a transaction, not while `commit` runs."""

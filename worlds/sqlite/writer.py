@@ -1,8 +1,7 @@
 """Group commit: what waits at the same moment goes to the disk together, and is durable by one sync.
 
-On a quick disk, with the turnstile free, a group is committed in the event loop: two changes of thread, and all that is
-to be written carried from one processor's cache to another's, cost more than the sync. Everything else goes to one
-writer thread; what comes while it is busy forms the next group.
+One batch alone, on a quick disk, with the turnstile free, is committed in the event loop: two changes of thread
+cost more than the sync. Everything else goes to one writer thread; what comes while it is busy forms the next group.
 A group that fails over its contents is halved until the part at fault stands alone. Next: `transaction.py`.
 """
 
@@ -24,11 +23,7 @@ from journal.worlds.sqlite.transaction import Landing, Member, Transactor, Unsur
 GROUP_ROWS = 512
 GROUP_BYTES = 8 * 1024 * 1024
 INLINE_SECONDS = 0.001
-"""A commit in the event loop that waited longer sends the next ones to the thread: the disk is slow, or busy."""
-INLINE_ROWS, INLINE_BYTES = 256, 256 * 1024
-"""A group over either goes to the thread: it takes long however quick the disk is."""
-FIRST_AWAY, MOST_AWAY = 8, 1024
-"""So many go to the thread before the event loop tries again; twice as many each time that the disk is still slow."""
+"""A commit that took longer is not repeated in the event loop: the disk is slow, or busy."""
 
 TURN_SECONDS = 0.004
 """For how long lone appends may be answered on the spot before the loop turns."""
@@ -82,9 +77,7 @@ class Writer:
         self._job: _Job | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._overdue = 0
-        self._away = 0
-        """How many commits the thread is still to make before the event loop tries one again."""
-        self._next_away = FIRST_AWAY
+        self._last_seconds = 0.0
         self._is_alone = False
         """Whether the last group was of one: then the next is committed as it comes, and does not wait for company."""
         self._is_delivering = False
@@ -104,17 +97,14 @@ class Writer:
         """Offer `batch` to the door: on the spot if that is quicker than waiting, else in the next group."""
         if (
             self._is_alone
-            and not self._away
+            and self._last_seconds < INLINE_SECONDS
             and not (self._is_delivering or self._pending or self._job or self._is_closed)
         ):
             started = time.perf_counter()
             answer = self._transactor.try_append(batch)
             if answer is not None:
                 ended = time.perf_counter()
-                if ended - started > INLINE_SECONDS:
-                    self._go_away()
-                else:
-                    self._next_away = FIRST_AWAY
+                self._last_seconds = ended - started
                 future: asyncio.Future[Answer] = self._loop.create_future()
                 # Now and then an answer takes its way through the loop: appends that never suspend would starve
                 # every other task.
@@ -168,33 +158,23 @@ class Writer:
             return
         members = self._take_group()
         self._is_alone = len(members) == 1 and not self._pending
-        landing = self._try_commit(members)
-        if landing is None:
-            self._hand_over(members)
-        else:
-            self._answer(members, landing.answers, landing.changes)
+        if self._is_alone:
+            landing = self._try_commit(members[0])
+            if landing is not None:
+                self._answer(members, landing.answers, landing.changes)
+                return
+        self._hand_over(members)
         self._let_go()
 
-    def _try_commit(self, members: list[Member]) -> Landing | None:
+    def _try_commit(self, member: Member) -> Landing | None:
         """Commit in the event loop, if that takes no longer than changing threads."""
-        if self._away:
-            self._away -= 1
+        if self._last_seconds >= INLINE_SECONDS:
             return None
-        if sum([m.rows for m in members]) > INLINE_ROWS or sum([m.size for m in members]) > INLINE_BYTES:
-            return None
-        started, worked = time.perf_counter(), time.thread_time()
-        landing = self._transactor.try_commit(members)
+        started = time.perf_counter()
+        landing = self._transactor.try_commit(member)
         if landing is not None:
-            waited = time.perf_counter() - started - (time.thread_time() - worked)
-            if waited > INLINE_SECONDS:
-                self._go_away()
-            else:
-                self._next_away = FIRST_AWAY
+            self._last_seconds = time.perf_counter() - started
         return landing
-
-    def _go_away(self) -> None:
-        """The disk is slow: let the thread wait for it, for longer each time that it still is."""
-        self._away, self._next_away = self._next_away, min(2 * self._next_away, MOST_AWAY)
 
     def _answer_alone(self, future: asyncio.Future[Answer], run: str, answer: Committed) -> None:
         self._is_delivering = False
@@ -239,13 +219,14 @@ class Writer:
             # where SQLite works and Python is free; from there on both of us go on.
             self._job.wait_under_way(UNDER_WAY_SECONDS)
 
-    def _landed(self, job: _Job, landing: Landing | None) -> None:
+    def _landed(self, job: _Job, landing: Landing | None, seconds: float) -> None:
         """The thread is done with `job`; without a landing, it was withdrawn."""
         if self._watch is not None:
             self._watch.cancel()
         self._job = None
         self._overdue = 0
         if landing is not None:
+            self._last_seconds = seconds
             self._deliver(job.members, landing)
         if self._pending and not self._is_scheduled:
             self._is_scheduled = True
@@ -360,13 +341,13 @@ def _work(
     jobs: SimpleQueue[_Job | None],
     transactor: Transactor,
     loop: asyncio.AbstractEventLoop,
-    landed: Callable[[_Job, Landing | None], None],
+    landed: Callable[[_Job, Landing | None, float], None],
 ) -> None:
     """The writer thread. One call into the loop a group: each costs a system call and a change of thread."""
     while (job := jobs.get()) is not None:
-        landing = transactor.commit(job.members, may_start=job.settle, under_way=job.say_under_way)
+        landing, seconds = transactor.commit(job.members, may_start=job.settle, under_way=job.say_under_way)
         try:
-            loop.call_soon_threadsafe(landed, job, landing)
+            loop.call_soon_threadsafe(landed, job, landing, seconds)
         except RuntimeError:
             pass  # the loop was closed while we committed: nobody is left to be told
     transactor.close()
