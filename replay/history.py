@@ -1,7 +1,8 @@
 """The history of one turn: what its records say about its calls, kept by call key.
 
 `TurnHistory` is a fold: feed it the run's records in order, whole or as they arrive. It promises nothing about
-records of other turns, which it skips. Next: `matcher.py` decides on it, `state.py` folds whole runs.
+records of other turns, which it skips. Next: `matcher.py` decides on it, `state.py` folds whole runs. Long since all
+that a turn's records say of its calls is one state, and a retry changes it in every part.
 """
 
 import re

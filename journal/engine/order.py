@@ -5,7 +5,7 @@ when it is the next one in the log, every call that had begun by then was asked 
 nothing of it is ready to run in two passes of the loop on end. What is live is handed out by the same rule, behind all
 that is recorded, so that the first run and every replay see the same order. That goes for the end of a call whichever
 it is: one that is cancelled meanwhile ends by that, at its place in the log. Next: `calls.py` asks here before it hands
-an outcome out, `outside.py` for what is observed.
+an outcome out, `outside.py` for what is observed. Long since who waits for what, and when that may come, is one state.
 """
 
 import asyncio
