@@ -8,7 +8,7 @@ import msgspec
 from journal.cli.exits import NotThere
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, as_found, with_found
-from journal.cli.settings import Settings, common_options, settings_of
+from journal.cli.settings import Settings, at_option, common_options, settings_of
 from journal.core.records import BlobRef
 from journal.replay.documents import Documents, DocumentVersion
 from journal.replay.timeline import printable
@@ -17,9 +17,7 @@ from journal.replay.timeline import printable
 @click.command
 @click.argument("run_id", metavar="RUN")
 @click.argument("kind", metavar="[KIND]", required=False)
-@click.option(
-    "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
-)
+@at_option
 @common_options
 @settings_of
 def command(settings: Settings, run_id: str, kind: str | None, at: int | None) -> int:

@@ -5,7 +5,7 @@ import click
 from journal.cli.exits import NotThere
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, as_found, with_found
-from journal.cli.settings import Settings, common_options, settings_of
+from journal.cli.settings import Settings, at_option, common_options, settings_of
 from journal.engine.stored_files import stored_files
 from journal.replay.timeline import printable
 from journal.replay.workspace import File, Tree, Workspace
@@ -15,9 +15,7 @@ from journal.tools.workspace import checked
 @click.command
 @click.argument("run_id", metavar="RUN")
 @click.argument("path", metavar="[PATH]", required=False)
-@click.option(
-    "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
-)
+@at_option
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False),

@@ -72,6 +72,12 @@ _OPTIONS = (
 )
 
 
+at_option = click.option(
+    "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
+)
+"""Of what prints something that stands at a place of the log."""
+
+
 def common_options(command: F) -> F:
     """Give a verb (or the group) the options of `Settings`."""
     for option in reversed(_OPTIONS):
