@@ -115,6 +115,8 @@ class Attempt:
         """Tasks besides the handler's own that made calls."""
         self.is_alone = True
         """Whether no task but the handler's own has made a call."""
+        self.last_ready = 0
+        """Number of the last handle of its that came to stand ready in the event loop (`ready.py`)."""
         self.threads: set[object] = set()
         """Sync calls whose threads are still running, awaited or not."""
         self.stop: Stop | None = None

@@ -10,7 +10,7 @@ Long since one call is read best in one place, from its intent to its outcome.
 import asyncio
 import math
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -33,6 +33,7 @@ from journal.core.records import (
     ErrorInfo,
     NewRecord,
     Observed,
+    OutcomeStatus,
 )
 from journal.engine.cancelling import note_cancelled
 from journal.engine.context import CallContext, in_call
@@ -230,8 +231,17 @@ async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int
     return Settled(call, outcome, await attempt.recorded(outcome.value, seq), True)
 
 
-async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
-    """Intent, act, outcome."""
+def _carry_out(attempt: "Attempt", call: Call, number: int) -> Coroutine[Any, Any, Settled]:
+    """Intent, act, outcome. Await it at once."""
+    if not call.is_lazy or call.kind == "model" or attempt.has_noted or attempt.cancellation.is_next:
+        return _act_behind(attempt, call, number)
+    attempt.holding.buffer(*_intent(attempt, call, number))
+    attempt.holding.check_trust()
+    return _act(attempt, call, number)
+
+
+async def _act_behind(attempt: "Attempt", call: Call, number: int) -> Settled:
+    """`_carry_out` where the act waits: for its intent to be durable, or for what is to come before it."""
     if attempt.cancellation.is_next:
         await _until_it_may_act(attempt, call, number)
     shortened = None
@@ -254,67 +264,76 @@ async def _carry_out(attempt: "Attempt", call: Call, number: int) -> Settled:
         if call.kind == "model" and call.input is not None:
             attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
     attempt.holding.check_trust()
-    context = CallContext(attempt, call.key, number, call.timeout)
-    try:
-        return await _act(attempt, call, context)
-    finally:
-        context.let_go()
+    return await _act(attempt, call, number)
 
 
-async def _act(attempt: "Attempt", call: Call, context: CallContext) -> Settled:
+async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     """Act, outcome."""
     outer = sys.exception()
     data: bytes | None = None
     blob: Blob | None = None
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
+    context = CallContext(attempt, call.key, number, call.timeout)
     heard = _heard_cancellations()
     attempt.acting += 1
     token = context.enter()
     try:
-        if call.retry is None and call.timeout is None:
-            result, tries = await call.act(), 1
-        else:
-            is_never = call.policy == "never"
-            result, tries = await retrying(call.act, call.retry, call.timeout, call.key, is_never=is_never)
-        outcome, data, blob = _succeeded(call, result, tries)
-    except asyncio.CancelledError as error:
-        cause = error
-        if _heard_cancellations() <= heard:
-            outcome = _failed(call, error, outer)  # the act raised it by itself; nobody cancels this task
-        elif await attempt.is_stopping():
-            raise  # left in doubt: whoever holds the run next decides by the table
-        else:
-            interruption = error
-            outcome = CallOutcome(status="unknown" if call.policy == "never" else "cancelled", cancelled=True)
-    except (ControlFlow, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever a call raises is its outcome, sys.exit() too
-        cause = error
-        outcome = _failed(call, error, outer)
-    finally:
-        current_call.reset(token)
-        attempt.acting -= 1
-        context.end()
-    outcome = with_facts(outcome, call.kind, context.facts, cause)
-    if context.has_emitted:
         try:
-            with anyio.CancelScope(shield=True):
-                await attempt.deltas.flush()
+            if call.retry is None and call.timeout is None:
+                result, tries = await call.act(), 1
+            else:
+                is_never = call.policy == "never"
+                result, tries = await retrying(
+                    call.act, call.retry, call.timeout, call.key, is_never=is_never
+                )
+            outcome, data, blob = _succeeded(call, result, tries)
         except asyncio.CancelledError as error:
-            interruption = error  # delivered below: the outcome comes first
-    docs, files = context.edited_docs, context.changed_files
-    if (docs is not None or files is not None) and outcome.status in ("ok", "value_lost"):
-        snapshot = None
-        if files is not None:
-            snapshot, cancelled = await finished(files.snapshot())
-            interruption = cancelled or interruption
-        editing = EditingOutcome(attempt, call.key, outcome, blob, docs, files, snapshot)
-        await _hand_out(attempt, call, outcome, blob, data, interruption, editing)
-        outcome = editing.outcome
-    else:
-        await _hand_out(attempt, call, outcome, blob, data, interruption)
+            cause = error
+            if _heard_cancellations() <= heard:
+                outcome = _failed(call, error, outer)  # the act raised it by itself; nobody cancels this task
+            elif await attempt.is_stopping():
+                raise  # left in doubt: whoever holds the run next decides by the table
+            else:
+                interruption = error
+                status: OutcomeStatus = "unknown" if call.policy == "never" else "cancelled"
+                outcome = CallOutcome(status=status, cancelled=True)
+        except (ControlFlow, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a call raises is its outcome, sys.exit() too
+            cause = error
+            outcome = _failed(call, error, outer)
+        finally:
+            current_call.reset(token)
+            attempt.acting -= 1
+            context.end()
+        outcome = with_facts(outcome, call.kind, context.facts, cause)
+        if context.has_emitted:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await attempt.deltas.flush()
+            except asyncio.CancelledError as error:
+                interruption = error  # delivered below: the outcome comes first
+        if context.has_edited and outcome.status in ("ok", "value_lost"):
+            editing, cancelled = await _edited(attempt, call, context, outcome, blob)
+            await _hand_out(attempt, call, outcome, blob, data, cancelled or interruption, editing)
+            outcome = editing.outcome
+        else:
+            await _hand_out(attempt, call, outcome, blob, data, interruption)
+    finally:
+        context.let_go()
     return Settled(call, outcome, data, False, cause)
+
+
+async def _edited(
+    attempt: "Attempt", call: Call, context: CallContext, outcome: CallOutcome, blob: Blob | None
+) -> tuple[EditingOutcome, asyncio.CancelledError | None]:
+    """The outcome with what the call edited, its files kept; and the cancellation that came meanwhile."""
+    docs, files = context.edited_docs, context.changed_files
+    snapshot = cancelled = None
+    if files is not None:
+        snapshot, cancelled = await finished(files.snapshot())
+    return EditingOutcome(attempt, call.key, outcome, blob, docs, files, snapshot), cancelled
 
 
 def _intent(
@@ -424,13 +443,15 @@ async def _hand_out(
     """
     try:
         try:
-            landing = await durable(attempt, call, outcome, blob, editing)
-        except asyncio.CancelledError as error:
+            landing = await _commit(attempt, call, outcome, blob, editing)
+        except (ClaimLost, asyncio.CancelledError) as error:
+            await _leave(attempt, call, outcome, blob, editing)
             if not attempt.is_leaving and (landed := getattr(error, "__journal_landing__", None)) is not None:
                 await _in_order(attempt, landed)
             raise
         attempt.inputs.settled(call.key, data)
-        await _in_order(attempt, landing)
+        if attempt.holding.is_behind or not attempt.order.is_clear():
+            await _in_order(attempt, landing)
         if interruption is not None:
             raise interruption
     except asyncio.CancelledError:
@@ -447,29 +468,37 @@ async def _in_order(attempt: "Attempt", landing: int) -> None:
         await attempt.order.live(landing)
 
 
-async def durable(
-    attempt: "Attempt",
-    call: Call,
-    outcome: CallOutcome,
-    blob: Blob | None = None,
-    editing: EditingOutcome | None = None,
-) -> int:
+async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome) -> int:
     """Make the outcome durable, and tell its landing; if the claim is gone by now, leave it as evidence and stop."""
+    try:
+        return await _commit(attempt, call, outcome, None, None)
+    except (ClaimLost, asyncio.CancelledError):
+        await _leave(attempt, call, outcome, None, None)
+        raise
+
+
+def _commit(
+    attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None, editing: EditingOutcome | None
+) -> Awaitable[int]:
+    """Append the outcome; await it, at once, until it is durable. It returns the landing."""
     holding = attempt.holding
     progress = None
     if holding.progress_due:
         holding.progress_due = False
         progress = Progress()
-    try:
+    if editing is not None:
+        return holding.commit_late(editing, queue=progress)
+    record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
+    return holding.commit(record, blob, queue=progress)
+
+
+async def _leave(
+    attempt: "Attempt", call: Call, outcome: CallOutcome, blob: Blob | None, editing: EditingOutcome | None
+) -> None:
+    """The outcome may not have become durable: if the claim is gone, leave it as evidence."""
+    # Losing the claim cancels the handler, and which of the two is heard first is chance.
+    if isinstance(attempt.holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
+        blobs: tuple[Blob, ...] = () if blob is None else (blob,)
         if editing is not None:
-            return await holding.commit_late(editing, queue=progress)
-        record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
-        return await holding.commit(record, blob, queue=progress)
-    except (ClaimLost, asyncio.CancelledError):
-        # Losing the claim cancels the handler, and which of the two is heard first is chance.
-        if isinstance(holding.lost, ClaimLost) and outcome.status in ("ok", "error", "value_lost"):
-            blobs: tuple[Blob, ...] = () if blob is None else (blob,)
-            if editing is not None:
-                outcome, blobs = editing.as_it_stands()
-            await leave_evidence(attempt, call.key, outcome, blobs)
-        raise
+            outcome, blobs = editing.as_it_stands()
+        await leave_evidence(attempt, call.key, outcome, blobs)

@@ -11,7 +11,7 @@ for it are one state, read best in one place.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -172,21 +172,16 @@ class Holding:
         if self.lost is None:
             self._blobs.append(blob)
 
-    async def commit(
+    def commit(
         self, record: NewRecord | None = None, blob: Blob | None = None, *, queue: QueueChange | None = None
-    ) -> int:
-        """Append `record` behind everything buffered, and return once all of it is durable: how manieth it landed.
+    ) -> Coroutine[Any, Any, int]:
+        """Append `record` behind everything buffered; await it, at once, until all of it is durable.
 
-        What was handed in is never withdrawn: a cancellation meanwhile is delivered after the door has answered.
-        Raises `ClaimLost` or `HandlerAborted`.
+        It returns how manieth it landed. What was handed in is never withdrawn: a cancellation meanwhile is delivered
+        after the door has answered. Raises `ClaimLost` or `HandlerAborted`.
         """
-        if queue is not None:
-            while self._queue is not None and not isinstance(self._queue, Progress):
-                # One queue change a batch, and one waits there already (progress gives way: what gives the claim back
-                # says more). First see what becomes of that.
-                before: _Waiter = self._loop.create_future()
-                self._waiters.append(before)
-                await self._wait(before)
+        if queue is not None and self._queue is not None and not isinstance(self._queue, Progress):
+            return self._commit_behind(record, blob, queue)
         if self.lost is not None:
             raise self._lost_error()
         if queue is not None:
@@ -198,9 +193,20 @@ class Holding:
         if self._in_flight:
             waiter: _Waiter = self._loop.create_future()
             self._waiters.append(waiter)
-            return await self._wait(waiter)
+            return self._wait(waiter)
         batch, waiters = self._pack()
-        return await self._offer_alone(batch, waiters, None)
+        return self._offer_alone(batch, waiters, None)
+
+    async def _commit_behind(self, record: NewRecord | None, blob: Blob | None, queue: QueueChange) -> int:
+        """`commit`, once the queue change that waits there already has landed: one a batch.
+
+        Progress gives way: what gives the claim back says more.
+        """
+        while self._queue is not None and not isinstance(self._queue, Progress):
+            before: _Waiter = self._loop.create_future()
+            self._waiters.append(before)
+            await self._wait(before)
+        return await self.commit(record, blob, queue=queue)
 
     async def commit_late(self, late: Late, *, queue: Progress | None = None) -> int:
         """`commit`, for a record that is made when all before it is known."""

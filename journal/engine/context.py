@@ -82,6 +82,13 @@ class CallContext:
         return self._files
 
     @property
+    def has_edited(self) -> bool:
+        """Whether it edited documents, or changed files."""
+        return (self._docs is not None and self._docs.has_edits) or (
+            self._files is not None and self._files.has_changes
+        )
+
+    @property
     def edited_docs(self) -> CallDocs | None:
         """Its documents, if it edited any."""
         return self._docs if self._docs is not None and self._docs.has_edits else None

@@ -18,7 +18,7 @@ import anyio
 
 from journal.core.errors import Diverged
 from journal.engine.pending import Pending
-from journal.engine.scope import runs_in
+from journal.engine.ready import ready_of
 from journal.replay.history import TURN_CANCELLED, CallHistory, Event, is_cancelled, is_task
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, asked_call, recorded_call
@@ -60,7 +60,7 @@ class Order:
         self._is_past = False
         """Whether every recorded call was asked for, and every outcome released."""
         self._unasked: asyncio.TimerHandle | None = None
-        self._ready: deque[Any] | None = getattr(self._loop, "_ready", None)
+        self._ready = ready_of(self._loop)
         self._passes = self._restless = 0
         self._is_ticking = False
         self._begun = self._loop.time()
@@ -75,7 +75,7 @@ class Order:
 
     def is_clear(self) -> bool:
         """Whether what is live now may be handed out at once."""
-        return not (self._due or self._live or (self._ready and self._has_ready()))
+        return not (self._due or self._live or self._has_ready())
 
     @property
     def missing(self) -> str | None:
@@ -103,7 +103,7 @@ class Order:
         if key not in self._keys:
             return True
         event = self._due[0]
-        if event.key != key or self._asked or event.is_cancelled or (self._ready and self._has_ready()):
+        if event.key != key or self._asked or event.is_cancelled or self._has_ready():
             return False
         if self._holder(event) is not None or (not self._attempt.is_alone and self._early(event)):
             return False
@@ -254,7 +254,7 @@ class Order:
         if not self._is_awaited():
             return
         self._restless += 1
-        self._passes = 0 if self._ready is not None and self._has_ready() else self._passes + 1
+        self._passes = 0 if self._has_ready() else self._passes + 1
         is_idle = self._passes >= (_BLIND_PASSES if self._ready is None else _IDLE_PASSES)
         if is_idle or self._restless >= _MOST_PASSES:
             self._rest()
@@ -267,9 +267,7 @@ class Order:
 
     def _has_ready(self) -> bool:
         """Whether anything of this attempt is about to run, as far as the loop shows."""
-        if not self._ready:
-            return False
-        return runs_in(self._attempt, tuple(self._ready))  # a copy, at once: other threads may add to it
+        return self._ready is not None and self._ready.holds(self._attempt)
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""

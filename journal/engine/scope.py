@@ -11,10 +11,10 @@ A task that begins with something else than a call (a clock, a race, a harness) 
 import asyncio
 import random
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextvars import Context, ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from journal.core import values
 from journal.core.codec import seal
@@ -134,15 +134,6 @@ def attempt_of(context: Context | None = None) -> "Attempt | None":
     """The attempt that runs in that context, or in the current one."""
     scope = _current.get() if context is None else context.get(_current)
     return None if scope is None else scope.attempt
-
-
-def runs_in(attempt: "Attempt", handles: Iterable[Any]) -> bool:
-    """Whether any of these handles of an event loop belongs to that attempt. Written out: it is asked at every step."""
-    for handle in handles:
-        scope = handle._context.get(_current)  # noqa: SLF001 - nothing public shows it
-        if scope is not None and scope.attempt is attempt:
-            return True
-    return False
 
 
 def enter_root(scope: Scope) -> None:

@@ -1,0 +1,57 @@
+"""Which attempts have something that is about to run, as far as their event loop shows.
+
+It is asked for every outcome, and of fifty runs that are answered together each has its own among the ready handles: so
+each handle is looked at once, when it has come to stand there, and its attempt told its number. Handles leave in the
+order in which they came. Next: `order.py`.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from journal.engine.scope import attempt_of
+
+if TYPE_CHECKING:
+    from journal.engine.attempt import Attempt
+
+_NAME = "__journal_ready__"
+
+
+class Ready:
+    """The ready handles of one event loop, numbered from 1 as they come. Belongs to that loop."""
+
+    def __init__(self, handles: "deque[Any]") -> None:
+        self._handles = handles
+        self._seen = 0
+        """The number of the last that was looked at."""
+        self._last: object = None
+
+    def holds(self, attempt: "Attempt") -> bool:
+        """Whether one of them belongs to that attempt."""
+        handles = self._handles
+        if not handles:
+            return False
+        if handles[-1] is not self._last:
+            self._look(list(handles))  # a copy, at once: other threads may add to it
+        return attempt.last_ready > self._seen - len(handles)
+
+    def _look(self, handles: list[Any]) -> None:
+        new = len(handles)
+        while new and handles[new - 1] is not self._last:
+            new -= 1
+        for handle in handles[new:]:
+            self._seen += 1
+            attempt = attempt_of(handle._context)  # noqa: SLF001 - nothing public shows it
+            if attempt is not None:
+                attempt.last_ready = self._seen
+        self._last = handles[-1]
+
+
+def ready_of(loop: asyncio.AbstractEventLoop) -> Ready | None:
+    """Those of `loop`; None: it does not show them (uvloop)."""
+    found: Ready | None = getattr(loop, _NAME, None)
+    handles = getattr(loop, "_ready", None)
+    if found is None and handles is not None:
+        found = Ready(handles)
+        setattr(loop, _NAME, found)  # it refers to the loop, and is not to outlive it
+    return found
