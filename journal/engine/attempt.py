@@ -9,6 +9,7 @@ in one place.
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
@@ -97,6 +98,9 @@ class Attempt:
         assert history.created is not None
         self.runtime = runtime
         self.clock = runtime.clock
+        self.loop = asyncio.get_running_loop()
+        self.thread = get_ident()
+        """Of the event loop."""
         self.holding = holding
         self.history = history
         self.agent = agent
@@ -161,9 +165,7 @@ class Attempt:
             await self._finish("cancelled")
             return
         self.deps = await self.runtime.resources()
-        self._handler = asyncio.get_running_loop().create_task(
-            self._handle(), name=f"journal turn {holding.run}"
-        )
+        self._handler = self.loop.create_task(self._handle(), name=f"journal turn {holding.run}")
         stopped: asyncio.CancelledError | None = None
         try:
             await self._until_done(self._handler)

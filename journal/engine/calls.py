@@ -275,7 +275,7 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
     context = CallContext(attempt, call.key, number, call.timeout)
-    heard = _heard_cancellations()
+    heard = _heard_cancellations(attempt)
     attempt.acting += 1
     token = context.enter()
     try:
@@ -290,7 +290,7 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
             outcome, data, blob = _succeeded(call, result, tries)
         except asyncio.CancelledError as error:
             cause = error
-            if _heard_cancellations() <= heard:
+            if _heard_cancellations(attempt) <= heard:
                 outcome = _failed(call, error, outer)  # the act raised it by itself; nobody cancels this task
             elif await attempt.is_stopping():
                 raise  # left in doubt: whoever holds the run next decides by the table
@@ -353,14 +353,14 @@ def _intent(
         difference=difference,
         v=1 if difference is None else 2,
         nonce=attempt.history.nonces.get(call.key, b""),
-        task_digest=task_digest(asyncio.current_task()) if call.begins_task else b"",
+        task_digest=task_digest(asyncio.current_task(attempt.loop)) if call.begins_task else b"",
     )
     return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
 
 
-def _heard_cancellations() -> int:
+def _heard_cancellations(attempt: "Attempt") -> int:
     """How often this task was cancelled and has heard of it; one that it swallowed does not end what it does next."""
-    task = asyncio.current_task()
+    task = asyncio.current_task(attempt.loop)
     if task is None:
         return 0
     return task.cancelling() - bool(

@@ -44,7 +44,7 @@ class Order:
 
     def __init__(self, attempt: "Attempt") -> None:
         self._attempt = attempt
-        self._loop = asyncio.get_running_loop()
+        self._loop = attempt.loop
         self._due = deque(attempt.history.events())
         self._keys = {event.key for event in self._due}
         """Of what is due; what was dropped is skipped when its turn comes."""

@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Collection
 from contextvars import Context, ContextVar
 from itertools import islice
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from journal.core import values
 from journal.core.codec import seal
-from journal.core.errors import NotInTurn
+from journal.core.errors import InvalidOptions, NotInTurn
 from journal.core.records import Observed
 from journal.engine.task_digest import likeness, task_digest
 from journal.replay.history import TASK_MARK
@@ -99,9 +100,11 @@ _current: ContextVar[Scope | None] = ContextVar("journal_scope", default=None)
 def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning | None = None) -> Scope:
     """The scope of the running task, opened if it is the first that the task does: the call `first`, else `what`.
 
-    Raises `NotInTurn`.
+    Raises `NotInTurn`, and `InvalidOptions` on a thread that is not the handler's.
     """
-    scope, task = _current.get(), asyncio.current_task()
+    scope = _current.get()
+    of = attempt if attempt is not None or scope is None else scope.attempt
+    task = None if of is None else running_task(of, what)
     if scope is not None and scope.task is task and scope.attempt is attempt and not scope.attempt.is_over:
         return scope
     if scope is None or scope.attempt.is_over or (attempt is not None and scope.attempt is not attempt):
@@ -120,6 +123,19 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning 
             scope.attempt.tasks.add(task)
         _current.set(scope)
     return scope
+
+
+def running_task(attempt: "Attempt", what: str) -> "asyncio.Task[object] | None":
+    """The running task of the attempt's event loop. Raises `InvalidOptions` on any thread but that loop's.
+
+    The loop is known: to ask which one runs takes longer than all the rest.
+    """
+    if get_ident() != attempt.thread:
+        raise InvalidOptions(
+            f"{what} was used on another thread: a turn belongs to the event loop of its handler; await its calls "
+            "there, and give the thread what they return"
+        )
+    return asyncio.current_task(attempt.loop)
 
 
 def _mark(scope: Scope, what: str) -> None:

@@ -1,0 +1,61 @@
+"""Threads: a sync call runs on one and may show output from there; the turn itself belongs to its event loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from journal import Journal, Turn, UsageError, io, tool
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_sync_call_shows_its_output_before_its_outcome(url: str) -> None:
+    @tool(replay="safe")
+    def look() -> str:
+        for n in range(3):
+            io.emit({"n": n})
+        return "ok"
+
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> str:
+        return (await turn.tool(look)).value
+
+    async with journal:
+        handle = await work.submit(None)
+        assert await handle.settle(5, serve=True) == "ok"
+        events = [event async for event in handle.events()]
+    kinds = [event.type for event in events]
+    assert [event.data for event in events if event.type == "delta"] == [{"n": n} for n in range(3)]
+    assert kinds.index("call.outcome") > max(place for place, kind in enumerate(kinds) if kind == "delta")
+
+
+async def one() -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda turn: turn.now(),
+        lambda turn: turn.uuid(),
+        lambda turn: turn.random(),
+        lambda turn: asyncio.run(turn.step(one)),
+    ],
+)
+async def test_a_turn_is_used_in_its_event_loop_alone(url: str, use: Callable[[Turn], Any]) -> None:
+    """Elsewhere it would name its calls in another order each time; what was asked there leaves nothing behind."""
+    journal = Journal(url)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> int:
+        with pytest.raises(UsageError, match="another thread.*await its calls there"):
+            await asyncio.to_thread(use, turn)
+        return await turn.step(one)
+
+    async with journal:
+        assert await work.run(None, run_id="r") == 1
+        assert [r.key for r in await journal.read("r") if r.key is not None] == ["one#1"] * 2
