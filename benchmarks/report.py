@@ -14,6 +14,10 @@ from rich.table import Table
 from benchmarks.targets import TARGETS, Target
 
 
+_WIDTH = 110
+"""Of the table where no terminal says."""
+
+
 class Result(msgspec.Struct, frozen=True):
     """One measured case."""
 
@@ -24,6 +28,8 @@ class Result(msgspec.Struct, frozen=True):
     versus: str
     """What `ratio` compares with, measured in the same run."""
     ratio: float | None
+    loop_ms: float = 0.0
+    """What a fixed piece of Python took just after it: how quick the processor was at that time."""
 
     @property
     def target(self) -> Target | None:
@@ -38,8 +44,9 @@ class Result(msgspec.Struct, frozen=True):
 
 def print_json(result: Result) -> None:
     """One line on stdout."""
+    ratio = None if result.ratio is None else round(result.ratio, 3)
     rounded = msgspec.structs.replace(
-        result, value=round(result.value, 3), ratio=None if result.ratio is None else round(result.ratio, 3)
+        result, value=round(result.value, 3), ratio=ratio, loop_ms=round(result.loop_ms, 2)
     )
     sys.stdout.write(msgspec.json.encode(rounded).decode() + "\n")
     sys.stdout.flush()
@@ -47,17 +54,22 @@ def print_json(result: Result) -> None:
 
 def print_table(results: list[Result], directory: Path) -> None:
     """The table, and under it what it was measured on."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     table = Table(title="durable-journal benchmarks")
-    for heading in ("case", "world", "value", "unit", "versus", "ratio", "target"):
-        table.add_column(heading, justify="right" if heading in ("value", "ratio", "target") else "left")
+    for heading in ("case", "world", "value", "unit", "versus", "ratio", "target", "loop"):
+        is_number = heading in ("value", "ratio", "target", "loop")
+        table.add_column(heading, justify="right" if is_number else "left")
     for result in results:
         verdict = "" if result.target is None else f"{result.target} {'✓' if result.is_met else '✗'}"
         ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
-        table.add_row(
-            result.name, result.world, f"{result.value:,.1f}", result.unit, result.versus, ratio, verdict
-        )
+        value, loop = f"{result.value:,.1f}", f"{result.loop_ms:.1f}"
+        table.add_row(result.name, result.world, value, result.unit, result.versus, ratio, verdict, loop)
     console.print(table)
+    console.print(
+        "loop: ms for a fixed piece of Python just after the case; where that differs, somebody else was on the "
+        "processor, and figures in µs differ as much",
+        soft_wrap=True,
+    )
     console.print(machine(directory), soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ from benchmarks.report import Result
 from benchmarks.targets import Target
 
 ROOT = Path(__file__).parent.parent
-FIELDS = {"name", "world", "value", "unit", "versus", "ratio"}
+FIELDS = {"name", "world", "value", "unit", "versus", "ratio", "loop_ms"}
 
 
 def run(*options: str, place: Path) -> subprocess.CompletedProcess[str]:
