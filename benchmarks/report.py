@@ -13,7 +13,6 @@ from rich.table import Table
 
 from benchmarks.targets import TARGETS, Target
 
-
 _WIDTH = 110
 """Of the table where no terminal says."""
 
