@@ -63,6 +63,8 @@ class Runtime:
         self._resource_group: anyio.abc.TaskGroup
         self._renewals: Renewals
         self._resources: asyncio.Future[Any] | None = None
+        self.resources_failed = 0
+        """How often on end the resources could not be had."""
         self._waiters: dict[TurnKey, set[asyncio.Future[BaseException | None]]] = {}
         self._servers: set[str] = set()
         self._looking = False
@@ -156,11 +158,13 @@ class Runtime:
         try:
             async with self.journal.resources() as deps:
                 ready.set_result(deps)
+                self.resources_failed = 0
                 await anyio.sleep_forever()
         except Exception as error:
             if ready.done():
                 raise
             self._resources = None  # the next turn tries again
+            self.resources_failed += 1
             ready.set_exception(error)
 
     # Working -----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ SUSPECT_TAKEOVERS = 3
 """Takeovers without progress after which a turn is worked on with nothing else beside it."""
 _POLL_SECONDS = 1.0
 _GLANCE_SECONDS = 0.02
-_LONGEST_PAUSE = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _BEAT_SECONDS = ROSTER_SECONDS / 6
 _LEAVE_SECONDS = 1.0
 
@@ -94,7 +94,7 @@ class Worker:
                 self.stop()
 
     async def _slot(self, runtime: "Runtime", until_idle: bool) -> None:
-        pause = 0.1
+        pause = _FIRST_PAUSE
         while not self.is_stopping and not runtime.is_closing:
             try:
                 async with self._claiming:  # one asks at a time; the others wait without load
@@ -103,7 +103,7 @@ class Worker:
                     if claimed is not None and claimed[0].takeovers > SUSPECT_TAKEOVERS:
                         self._suspects.add(claimed[0].claim.run)
                         await self._until_quiet(runtime)
-                pause = 0.1
+                pause = _FIRST_PAUSE
             except WorldError as error:
                 self.is_answered = False
                 runtime.log.error("claiming failed", error=type(error).__qualname__, seconds=pause)
@@ -119,6 +119,9 @@ class Worker:
                 self.busy -= 1
                 self.worked += 1
                 self._suspects.discard(claimed[0].claim.run)
+            if failed := runtime.resources_failed:
+                # It is this process that cannot begin a turn; others, which may, find what it gave back.
+                await self._sleep(min(_FIRST_PAUSE * 2 ** min(failed, 20), _LONGEST_PAUSE))
 
     async def _until_no_suspect(self, runtime: "Runtime") -> None:
         """A turn that may be what kills workers is worked on alone until it has made progress: it kills nobody else."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from journal import Journal, Turn, TurnFailed, tool
+from journal import Journal, Turn, TurnFailed, Worker, tool
 from journal.core.errors import InvalidOptions, MissingCapability, ValueTooLarge, WorldFull, WorldUnavailable
 from journal.core.ports import Answer, Batch, Release, Unknown, World
 from journal.core.records import CallIntent, CallOutcome
@@ -284,6 +284,41 @@ async def test_resources_that_fail_release_the_run_and_say_why(
         assert "reason='give a database'" in caplog.text
         fail = None
         assert await work.run(None, run_id="r") == "deps"
+
+
+async def test_a_worker_whose_resources_fail_asks_less_and_less(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a fleet without its database would claim and give back as fast as the store can."""
+    monkeypatch.setattr("journal.engine.runtime._COULD_NOT_START_SECONDS", 0.0)
+    paused: list[float] = []
+    failures = 9
+
+    async def sleep(worker: Worker, seconds: float) -> None:
+        paused.append(seconds)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Worker, "_sleep", sleep)
+
+    @asynccontextmanager
+    async def resources() -> AsyncIterator[str]:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise OSError("no database")
+        yield "deps"
+
+    journal = Journal(url, resources=resources)
+
+    @journal.agent
+    async def work(turn: Turn, _: None) -> str:
+        return str(turn.deps)
+
+    async with journal:
+        handle = await work.submit(None)
+        async with journal.worker(concurrency=1).running():
+            assert await handle.settle(30, serve=False) == "deps"
+    assert paused == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
 
 
 async def test_a_missing_capability_fails_at_open_by_name() -> None:
