@@ -84,6 +84,7 @@ class AttemptFiles:
             self.limits = workspace
         self._contents = Contents()
         self._ahead: Tree | None = None
+        self._not_taken: list[tuple[FileChange, ...]] = []
         """What changes that are packed into one batch make of the tree, before it has landed."""
 
     def check_trust(self) -> None:
@@ -123,7 +124,7 @@ class AttemptFiles:
 
     def landed(self, changes: tuple[FileChange, ...], contents: dict[bytes, bytes], seq: int) -> None:
         """Changes of ours are durable, as record `seq`."""
-        self._ahead = None
+        self.begin_batch()
         if not self.durable:
             self.workspace.keep(changes, contents)
             return
@@ -134,14 +135,19 @@ class AttemptFiles:
     def begin_batch(self) -> None:
         """What is made next rests on the log alone."""
         self._ahead = None
+        self._not_taken.clear()
 
     def ahead(self, changes: tuple[FileChange, ...]) -> None:
         """What is made next in the same batch rests on these changes too."""
-        self._ahead = self._ahead or Tree(self.workspace.tree)
-        self._ahead.take(changes)
+        self._not_taken.append(changes)
 
     def base(self) -> Tree:
         """What a change that is made now is made on."""
+        if self._not_taken:  # seldom: most batches hold one outcome that changes files
+            self._ahead = self._ahead or Tree(self.workspace.tree)
+            for changes in self._not_taken:
+                self._ahead.take(changes)
+            self._not_taken.clear()
         return self._ahead or self.workspace.tree
 
     async def tree_of(self, version: SnapshotVersion) -> Tree:

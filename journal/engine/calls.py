@@ -331,7 +331,7 @@ async def _edited(
     """The outcome with what the call edited, its files kept; and the cancellation that came meanwhile."""
     docs, files = context.edited_docs, context.changed_files
     snapshot = cancelled = None
-    if files is not None:
+    if files is not None and attempt.files.directory is not None:
         snapshot, cancelled = await finished(files.snapshot())
     return EditingOutcome(attempt, call.key, outcome, blob, docs, files, snapshot), cancelled
 

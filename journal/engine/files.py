@@ -223,11 +223,10 @@ class CallFiles:
         if not self.has_changes:
             self._release()
 
-    async def snapshot(self) -> CallChanges | None:
-        """Once, for an outcome: what was changed, its snapshot taken; None where files are in the log."""
+    async def snapshot(self) -> CallChanges:
+        """Once, for an outcome, where files are in a directory: what was changed, its snapshot taken."""
         mine = self._files.directory
-        if mine is None:
-            return None
+        assert mine is not None
         await self._alone(mine)
         changes, _, contents = self.changes()
         files = {change.path: self._tree.get(change.path) for change in changes}
