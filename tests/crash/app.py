@@ -41,6 +41,8 @@ STEP, CALL, HOW = (os.environ.get("CRASH_AT") or "none::").split(":")
 FREEZE, FREEZE_HOW = (os.environ.get("CRASH_FREEZE") or ":").split(":")
 FREEZE_SECONDS = float(os.environ.get("CRASH_FREEZE_SECONDS", "1"))
 PAUSE = float(os.environ.get("CRASH_PAUSE", "0"))
+_LOOK_SECONDS = 0.3
+"""Between two looks for what is left: on a server of many partitions each takes as long as a turn."""
 
 
 def effect(name: str) -> None:
@@ -238,7 +240,7 @@ async def finish() -> None:
     async with journal, journal.worker(concurrency=int(os.environ.get("CRASH_SLOTS", "1"))).running():
         effect("opened")
         while await is_anything_left():
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def is_anything_left() -> bool:
