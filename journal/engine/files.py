@@ -23,7 +23,7 @@ from journal.core.records import (
     FileChange,
     Value,
 )
-from journal.engine.directories import AttemptDirectory, CallChanges, outlasted
+from journal.engine.directories import AttemptDirectory, CallChanges, Emptied, outlasted
 from journal.replay.workspace import File, Tree, digest_of, obstacle
 from journal.tools.directory import Directory
 from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
@@ -56,8 +56,8 @@ class CallFiles:
         """Bytes of what the call wrote, by digest."""
         self._sources: dict[str, str] = {}
         """Where files that the call moved were before, by where they are."""
-        self._directories: frozenset[str] | None = None
-        """Empty ones that programs left; None: none of them was at work."""
+        self._directories: Emptied | None = None
+        """None: no program was at work."""
         self._refused: dict[str, str] = {}
         """Paths that programs left and that cannot be kept, and why."""
         self._is_alone = False
@@ -160,14 +160,20 @@ class CallFiles:
             if not self.has_changes:
                 self.forget()  # whoever was waited for has changed something
             view = self._tree
-            working = await mine.bring(view, self._directories, self._written)
+            brought = self._directories
+            working, found = await mine.bring(view, None if brought is None else brought.left, self._written)
             yield Directory(working.path, working.home)
             self._check()
             scan = await outlasted(working.scan)
             for path, file in await outlasted(lambda: differing(view, scan.manifest.tree)):
                 view.put(path, file)
                 self._sources.pop(path, None)
-            self._directories, self._refused = scan.manifest.directories, dict(scan.refused)
+            self._directories = Emptied(
+                found if brought is None else brought.found, scan.manifest.directories
+            )
+            # What is refused is in no later directory of the call; it is told all the same.
+            every = {**self._refused, **scan.refused}
+            self._refused = {path: why for path, why in every.items() if view.get(path) is None}
         except BaseException:
             if self._is_alone:
                 mine.spoil()

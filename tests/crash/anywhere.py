@@ -77,3 +77,9 @@ def normal(share: int, *, is_search: bool = False) -> settings:
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
+
+
+def share(examples: int, *, is_search: bool = False) -> settings:
+    """So many examples on one store, which all of them share."""
+    health = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    return settings(normal(examples, is_search=is_search), suppress_health_check=health)

@@ -10,10 +10,9 @@ import msgspec
 
 from journal.core.clock import Clock
 from journal.core.ports import World
-from journal.testing.life import LaterClock, copy_agent, mortal
+from journal.testing.life import LaterClock
 from journal.worlds import open_world
-from tests.crash.edits import edits
-from tests.crash.edits_life import LIFE, Spec, live
+from tests.crash.edits_life import LIFE, Spec, agent_of, live
 
 
 class ServersClock:
@@ -34,6 +33,4 @@ if __name__ == "__main__":
     spec = msgspec.json.decode(os.environ[LIFE], type=Spec)
     watch, clock = spec.watch, LaterClock(spec.later)
     watch.kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
-    agent = copy_agent(edits, clock=clock)
-    agent.journal.url = mortal(open_later, spec.url, agent.journal, watch, clock)
-    asyncio.run(live(agent, spec, watch))
+    asyncio.run(live(agent_of(spec, watch, clock, open_later), spec, watch))

@@ -1,0 +1,97 @@
+"""Directories as they are: what calls of `edits.py` do in them with plain system calls, and what lies there.
+
+None of our code: neither to write, nor to look, nor to read a snapshot. Next: `edits_model.py`, whose `Disk` says what
+must come of it.
+"""
+
+import asyncio
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.crash.edits_model import CONTENTS, PATHS, PIPE, TARGETS, View
+
+There = tuple[View, list[str]]
+"""Files, and the directories in which there is nothing."""
+_EXECUTABLE, _LINK = 1, 2
+
+
+async def do(place: str, op: Any) -> None:
+    """What `Disk` says can be done."""
+    path = place + PATHS[op.at]
+    match op.kind:
+        case "put" | "put_program":
+            await _write(path, CONTENTS[op.what % len(CONTENTS)])
+            if op.kind == "put_program":
+                os.chmod(path, 0o755)
+        case "chmod":
+            os.chmod(path, 0o755 if op.what % 2 else 0o644)
+        case "link":
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.symlink(TARGETS[op.what % len(TARGETS)], path.encode())
+        case "mkdir":
+            os.makedirs(path)
+        case "remove":
+            (os.rmdir if stat.S_ISDIR(os.lstat(path).st_mode) else os.unlink)(path)
+        case "rename":
+            os.makedirs(os.path.dirname(place + PATHS[op.what]), exist_ok=True)
+            os.rename(path, place + PATHS[op.what])
+        case "pipe":
+            os.mkfifo(place + PIPE)
+
+
+async def _write(path: str, data: bytes) -> None:
+    """In place, and in two pieces between which a life may end."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb", buffering=0) as file:
+        file.write(data[: len(data) // 2])
+        await asyncio.sleep(0)
+        file.write(data[len(data) // 2 :])
+
+
+def there(place: str) -> There:
+    """What lies in a directory."""
+    files: View = {}
+    directories = []
+    for at, below, names in os.walk(place):
+        prefix = at[len(place) :]
+        if prefix and not below and not names:
+            directories.append(prefix)
+        for name in [*below, *names]:
+            path = f"{at}/{name}"
+            mode = os.lstat(path).st_mode
+            if stat.S_ISLNK(mode):
+                files[f"{prefix}/{name}"] = -1 - TARGETS.index(os.readlink(path.encode())), False
+            elif not stat.S_ISDIR(mode):
+                assert stat.S_ISREG(mode), path
+                content = CONTENTS.index(Path(path).read_bytes())
+                files[f"{prefix}/{name}"] = content, bool(mode & stat.S_IXUSR)
+    return files, sorted(directories)
+
+
+def kept(root: str, snapshot: str) -> There:
+    """What a snapshot holds."""
+    data = (Path(root) / "snapshots" / snapshot).read_bytes()
+    assert _digest(data).hex() == snapshot
+    version, listed, directories = msgspec.msgpack.decode(data)
+    assert version == 1
+    files: View = {}
+    for path, digest, size, mode in listed:
+        content = (Path(root) / "objects" / digest.hex()[:2] / digest.hex()[2:]).read_bytes()
+        assert len(content) == size
+        number = -1 - TARGETS.index(content) if mode & _LINK else CONTENTS.index(content)
+        files[path] = number, bool(mode & _EXECUTABLE)
+    return files, sorted(directories)
+
+
+def target_of(digest: bytes) -> int:
+    """Where the link leads whose target has that digest."""
+    return -1 - [_digest(target) for target in TARGETS].index(digest)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
