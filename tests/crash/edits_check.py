@@ -6,6 +6,7 @@ elsewhere has the same.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from journal import Journal
+from journal import DirectoryWorkspace, Journal
 from journal.cli.reading import Found, as_found
 from journal.core import values
 from journal.core.codec import open_record
@@ -42,7 +43,7 @@ from journal.worlds import open_world
 from journal.worlds.memory import open_memory
 from journal.worlds.opening import Opener
 from tests.crash.edits import LOOK, NOTES, Act, Op, Plan, documents, noted, seen_in
-from tests.crash.edits_disk import kept
+from tests.crash.edits_disk import contents, kept
 from tests.crash.edits_life import Kills, Spec, play
 from tests.crash.edits_model import CONTENTS, DOCS, Seen, State, bytes_of
 
@@ -206,7 +207,7 @@ async def check(plans: list[Plan], world: World, run: str, root: str | None) -> 
     as_told(told, notes)
     if root is not None:
         as_there(told, notes)
-        as_left(told, root, run)
+        await as_left(told, Path(root))
 
     @asynccontextmanager
     async def same() -> AsyncIterator[World]:
@@ -263,12 +264,18 @@ def as_there(told: Told, notes: list[dict[str, Any]]) -> None:
     assert last["at"] not in {each["at"] for each in others}
 
 
-def as_left(told: Told, root: str, run: str) -> None:
-    """Under the root there is what records name, and no directory of anybody."""
-    (place,) = (Path(root) / "runs").glob("*/*")
+async def as_left(told: Told, root: Path) -> None:
+    """There is no directory of anybody; and what no record names, nor needs, goes when it is old enough."""
+    (place,) = (root / "runs").glob("*/*")
     assert {path.name for path in (place / "refs").iterdir()} == told.snapshots
     assert list((place / "trees").iterdir()) == []
-    assert list((Path(root) / "staging").iterdir()) == [], "half written"
+    for path in root.rglob("*"):
+        os.utime(path, (0, 0))
+    await DirectoryWorkspace(root).sweep()
+    assert {path.name for path in (root / "snapshots").iterdir()} == told.snapshots
+    needed = {name for snapshot in told.snapshots for name in contents(str(root), snapshot)}
+    assert {path.parent.name + path.name for path in (root / "objects").glob("*/*")} == needed
+    assert list((root / "staging").iterdir()) == []
 
 
 async def restored(application: Journal, run: str, last: State) -> None:

@@ -75,10 +75,7 @@ def there(place: str) -> There:
 
 def kept(root: str, snapshot: str) -> There:
     """What a snapshot holds."""
-    data = (Path(root) / "snapshots" / snapshot).read_bytes()
-    assert _digest(data).hex() == snapshot
-    version, listed, directories = msgspec.msgpack.decode(data)
-    assert version == 1
+    listed, directories = _list(root, snapshot)
     files: View = {}
     for path, digest, size, mode in listed:
         content = (Path(root) / "objects" / digest.hex()[:2] / digest.hex()[2:]).read_bytes()
@@ -86,6 +83,19 @@ def kept(root: str, snapshot: str) -> There:
         number = -1 - TARGETS.index(content) if mode & _LINK else CONTENTS.index(content)
         files[path] = number, bool(mode & _EXECUTABLE)
     return files, sorted(directories)
+
+
+def contents(root: str, snapshot: str) -> set[str]:
+    """The digests of what is in its files."""
+    return {digest.hex() for _, digest, _, _ in _list(root, snapshot)[0]}
+
+
+def _list(root: str, snapshot: str) -> tuple[list[tuple[str, bytes, int, int]], list[str]]:
+    data = (Path(root) / "snapshots" / snapshot).read_bytes()
+    assert _digest(data).hex() == snapshot
+    version, files, directories = msgspec.msgpack.decode(data)
+    assert version == 1
+    return files, directories
 
 
 def target_of(digest: bytes) -> int:

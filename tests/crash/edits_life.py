@@ -28,7 +28,7 @@ class Spec(msgspec.Struct, frozen=True):
     plans: list[Plan]
     """A turn each."""
     kill: tuple[int, int] | None
-    """See `Anywhere`."""
+    """See `Anywhere`; no points: a process dies when it comes to such an operation on files."""
     later: float
     """How far ahead its clock is."""
     root: str | None = None
@@ -36,7 +36,7 @@ class Spec(msgspec.Struct, frozen=True):
 
     @property
     def watch(self) -> Watch:
-        return Watch() if self.kill is None else Anywhere(*self.kill)
+        return Anywhere(*self.kill) if self.kill is not None and self.kill[0] else Watch()
 
 
 def agent_of(spec: Spec, watch: Watch, clock: LaterClock, opener: Opener) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.crash.anywhere import kills, normal, share, sqlite
+from tests.crash.anywhere import at_work, kills, normal, share, sqlite
 from tests.crash.edits import KINDS, Plan, plans
 from tests.crash.edits_check import processes, run
 from tests.crash.edits_life import Kills
@@ -24,7 +24,7 @@ def test_on_sqlite(turns: list[Plan], kills: Kills) -> None:
 
 
 @share(6)
-@given(turns=turns, kills=kills)
+@given(turns=turns, kills=at_work)
 def test_processes(url: str, turns: list[Plan], kills: Kills) -> None:
     run(turns, kills, processes(url), in_directories=True)
 
@@ -40,6 +40,6 @@ def test_on_sqlite_for_long(turns: list[Plan], kills: Kills) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @share(150, is_search=True)
-@given(turns=turns, kills=kills)
+@given(turns=turns, kills=at_work)
 def test_processes_for_long(url: str, turns: list[Plan], kills: Kills) -> None:
     run(turns, kills, processes(url), in_directories=True)
