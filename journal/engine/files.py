@@ -82,7 +82,7 @@ class CallFiles:
         Others see it once the call has ended well; if it raises, or is interrupted, nothing was written. Raises
         `PathRefused` and `QuotaExceeded`.
         """
-        self._check()
+        self._check_outside("write")
         content = as_bytes(data)
         before = self._tree.get(checked(path))
         if before is not None and before.is_link:
@@ -95,9 +95,9 @@ class CallFiles:
 
     async def delete(self, path: str) -> None:
         """Let the file go. Raises `FileMissing` and `PathRefused`."""
+        self._check_outside("delete")
         if (file := self._tree.get(checked(path))) is None or not file.is_link:
             self._file(path)
-        self._check()
         self._tree.put(path, None)
         self._sources.pop(path, None)
 
@@ -123,6 +123,7 @@ class CallFiles:
 
     async def move(self, path: str, to: str) -> None:
         """Rename a file; what is at `to` is replaced. Raises `FileMissing`, `PathRefused`, `QuotaExceeded`."""
+        self._check_outside("move")
         file = self._file(path)
         if checked(to) == path:
             return
@@ -142,7 +143,8 @@ class CallFiles:
         """A directory of the host with all files in it, for programs to work in; only of a `DirectoryWorkspace`.
 
         No other call has it meanwhile, nor changes files until this one has ended. What is in the directory at the end
-        of the block is what the call changed; if the block raises, nothing. Raises `QuotaExceeded` for what became too
+        of the block is what the call changed; if the block raises, nothing. `io.files` reads in it what was there
+        before, and changes nothing. Raises `QuotaExceeded` for what became too
         much, then too nothing was changed; `InvalidOptions` where there is no directory.
         """
         self._check()
@@ -209,6 +211,13 @@ class CallFiles:
     def _check(self) -> None:
         if self._is_over:
             raise NotInTurn(what="io.files of a call that has ended", where="a call")
+
+    def _check_outside(self, what: str) -> None:
+        self._check()
+        if self._is_inside:  # the directory is what counts in the end
+            raise InvalidOptions(
+                f"io.files.{what}(): this call is in its directory: do it there, or after the block"
+            )
 
     # For the engine ----------------------------------------------------------------------------------
 

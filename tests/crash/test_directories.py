@@ -31,7 +31,7 @@ def test_processes(url: str, turns: list[Plan], kills: Kills) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@normal(300, is_search=True)
+@normal(400, is_search=True)
 @given(turns, kills)
 def test_on_sqlite_for_long(turns: list[Plan], kills: Kills) -> None:
     run(turns, kills, sqlite(), in_directories=True)
@@ -39,7 +39,7 @@ def test_on_sqlite_for_long(turns: list[Plan], kills: Kills) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@share(150, is_search=True)
+@share(200, is_search=True)
 @given(turns=turns, kills=at_work)
 def test_processes_for_long(url: str, turns: list[Plan], kills: Kills) -> None:
     run(turns, kills, processes(url), in_directories=True)

@@ -36,7 +36,7 @@ def test_processes(url: str, turns: list[Plan], kills: Kills) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@normal(1000, is_search=True)
+@normal(400, is_search=True)
 @given(turns, kills)
 def test_in_memory_for_long(turns: list[Plan], kills: Kills) -> None:
     run(turns, kills, memory())
@@ -44,7 +44,7 @@ def test_in_memory_for_long(turns: list[Plan], kills: Kills) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@normal(250, is_search=True)
+@normal(500, is_search=True)
 @given(turns, kills)
 def test_on_sqlite_for_long(turns: list[Plan], kills: Kills) -> None:
     run(turns, kills, sqlite())
@@ -52,7 +52,7 @@ def test_on_sqlite_for_long(turns: list[Plan], kills: Kills) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@share(250, is_search=True)
+@share(200, is_search=True)
 @given(turns=turns, kills=kills)
 def test_processes_for_long(url: str, turns: list[Plan], kills: Kills) -> None:
     run(turns, kills, processes(url))

@@ -26,7 +26,7 @@ from journal import (
     tool,
 )
 from journal.core.codec import open_record
-from journal.core.errors import NotInTurn, PathRefused, QuotaExceeded
+from journal.core.errors import InvalidOptions, NotInTurn, PathRefused, QuotaExceeded
 from journal.core.records import CallEvidence, CallOutcome, FileChange
 from journal.engine.offline import replay
 from journal.engine.reading import read_file
@@ -191,6 +191,34 @@ async def test_what_is_no_file_is_told_also_if_the_call_goes_back_into_its_direc
     async with journal:
         assert await work.run(None, run_id="r") == [[], ["/pipe"]]
         assert await journal.files.glob("r") == ["/other"]
+
+
+async def test_a_call_changes_files_in_its_directory_or_by_io_but_not_both_at_once(tmp_path: Path) -> None:
+    """What `io.files` wrote meanwhile would be gone when the directory is read back."""
+    journal = Journal("memory:")
+
+    @tool(replay="safe")
+    async def both() -> None:
+        async with io.files.directory() as directory:
+            for change in (
+                io.files.write("/lost", "x"),
+                io.files.delete("/old"),
+                io.files.move("/old", "/new"),
+            ):
+                with pytest.raises(InvalidOptions, match="do it there, or after the block"):
+                    await change
+            assert await io.files.read_text("/old") == "old"
+            Path(directory.path, "kept").write_text("x")
+        await io.files.move("/old", "/new")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> None:
+        await turn.tool(write, "/old", "old")
+        (await turn.tool(both)).value  # noqa: B018 - raises what went wrong
+
+    async with journal:
+        await work.run(None, run_id="r")
+        assert await journal.files.glob("r") == ["/kept", "/new"]
 
 
 async def test_a_hard_link_out_of_the_directory_is_not_written_through(tmp_path: Path) -> None:
