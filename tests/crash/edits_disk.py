@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import os
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.crash.edits_model import CONTENTS, PATHS, PIPE, TARGETS, View
 There = tuple[View, list[str]]
 """Files, and the directories in which there is nothing."""
 _EXECUTABLE, _LINK = 1, 2
+_COMMAND_SECONDS = 0.01
 
 
 async def do(place: str, op: Any) -> None:
@@ -28,6 +30,8 @@ async def do(place: str, op: Any) -> None:
             await _write(path, CONTENTS[op.what % len(CONTENTS)])
             if op.kind == "put_program":
                 os.chmod(path, 0o755)
+        case "command":
+            await asyncio.to_thread(_command, path, CONTENTS[op.what % len(CONTENTS)])
         case "chmod":
             os.chmod(path, 0o755 if op.what % 2 else 0o644)
         case "link":
@@ -51,6 +55,12 @@ async def _write(path: str, data: bytes) -> None:
         file.write(data[: len(data) // 2])
         await asyncio.sleep(0)
         file.write(data[len(data) // 2 :])
+
+
+def _command(path: str, data: bytes) -> None:
+    """A program of its own, which a killed worker does not take along: it writes into what was its directory."""
+    script = f'mkdir -p "$(dirname "$0")"; sleep {_COMMAND_SECONDS}; cat > "$0"'
+    subprocess.run(["/bin/sh", "-c", script, path], input=data, stderr=subprocess.DEVNULL, check=True)
 
 
 def there(place: str) -> There:

@@ -128,7 +128,7 @@ class Disk:
         """Whether it is done."""
         path, other, content = PATHS[op.at], PATHS[op.what], op.what % len(CONTENTS)
         match op.kind:
-            case "put" | "put_program":
+            case "put" | "put_program" | "command":
                 is_done = self._is_free(path) or self._is_file(path)
                 if is_done:
                     program = op.kind == "put_program" or self.files.get(path, (0, False))[1]
@@ -211,7 +211,19 @@ class Disk:
         draft.brought = self.brought
 
 
-DISK = ("put", "put_program", "chmod", "link", "mkdir", "remove", "rename", "pipe", "look", "leave")
+DISK = (
+    "put",
+    "command",
+    "put_program",
+    "chmod",
+    "link",
+    "mkdir",
+    "remove",
+    "rename",
+    "pipe",
+    "look",
+    "leave",
+)
 _AMONG = (*DISK, "app_append", "app_write", "app_delete", "wait")
 
 
