@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tests.crash.edits_model import CONTENTS, PATHS, PIPE, TARGETS, View
+from tests.crash.edits_model import CONTENTS, PATHS, PIPE, TARGETS, TWINS, View
 
 There = tuple[View, list[str]]
 """Files, and the directories in which there is nothing."""
@@ -32,6 +32,9 @@ async def do(place: str, op: Any) -> None:
                 os.chmod(path, 0o755)
         case "command":
             await asyncio.to_thread(_command, path, CONTENTS[op.what % len(CONTENTS)])
+        case "twin":
+            before = CONTENTS.index(Path(path).read_bytes())
+            await _write(path, CONTENTS[TWINS[before]])
         case "chmod":
             os.chmod(path, 0o755 if op.what % 2 else 0o644)
         case "link":

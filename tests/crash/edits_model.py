@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 
-CONTENTS = [b"", b"a", b"b", bytes(range(256)), b"x" * 4096, b"y" * 4097, bytes(range(256)) * 300]
-"""Some lie in their record, some in blobs; some come again, so that blobs are shared. Two have the same length."""
+CONTENTS = [b"", b"a", bytes(range(256)), b"x" * 4096, b"y" * 4097, bytes(range(256)) * 300]
+"""Some lie in their record, some in blobs; some come again, so that blobs are shared."""
+CONTENTS += [content[::-1].replace(b"a", b"b").replace(b"x", b"z") for content in CONTENTS[1:4]]
+TWINS = {number: other for one in (1, 2, 3) for number, other in ((one, one + 5), (one + 5, one))}
+"""Another content of the same length, where there is one."""
 TARGETS = [b"nowhere", b"d/e", b"../../x"]
 """Of symbolic links."""
 PATHS = ["/a", "/b", "/d/a", "/d/b", "/d/e/a", "/d/e", "/d"]
@@ -133,6 +136,11 @@ class Disk:
                 if is_done:
                     program = op.kind == "put_program" or self.files.get(path, (0, False))[1]
                     self._put(path, (content, program))
+            case "twin":
+                before = self.files.get(path, (0, False))
+                is_done = before[0] in TWINS
+                if is_done:
+                    self.files[path] = TWINS[before[0]], before[1]
             case "chmod":
                 is_done = self._is_file(path)
                 if is_done:
@@ -215,6 +223,7 @@ DISK = (
     "put",
     "command",
     "put_program",
+    "twin",
     "chmod",
     "link",
     "mkdir",
