@@ -2,7 +2,8 @@
 
 A plan is data, so that a failing one is printed and shrunk; `edits` carries it out. What a call saw is its result, so
 the log tells it; what the handler saw, and what a live attempt holds, is noted in a file, which outlives every kill.
-Next: `edits_model.py`, which says by hand what must come of it.
+Files are in the log, or in directories, where calls do what programs do (`edits_disk.py`). Next: `edits_model.py`,
+which says by hand what must come of it.
 """
 
 import asyncio
