@@ -35,7 +35,8 @@ class Manifest:
 
     def with_tree(self, tree: Tree) -> "Manifest":
         """Other files, and those of its empty directories that still are some."""
-        return Manifest(tree, (path for path in self.directories if _is_free(path, tree)))
+        holding = {each for path in self.directories for each in above(path)}
+        return Manifest(tree, (path for path in self.directories - holding if _is_free(path, tree)))
 
     def encode(self) -> bytes:
         """Its bytes, the same for the same files."""

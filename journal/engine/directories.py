@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 
 from journal.core.errors import HandlerAborted, WorkspaceError
@@ -159,20 +160,24 @@ class AttemptDirectory:
 
     async def bring(
         self, view: Tree, directories: frozenset[str] | None, written: Mapping[bytes, bytes]
-    ) -> WorkingTree:
-        """The directory, with the files of `view` in it; `written` are bytes that may be in no snapshot yet."""
+    ) -> tuple[WorkingTree, frozenset[str]]:
+        """The directory, with the files of `view` in it, and its empty ones.
+
+        `directories`: these; None: those that count. `written`: bytes that may be in no snapshot yet.
+        """
         working = self._working
         assert working is not None
         base = self.manifest.directories if directories is None else directories
 
-        def make() -> None:
+        def make() -> frozenset[str]:
             with self.snapshots.objects.staging() as staging:
                 for data in written.values():
                     staging.put(data)
-            working.bring(Manifest(None, base).with_tree(view.flat()))
+            manifest = Manifest(None, base).with_tree(view.flat())
+            working.bring(manifest)
+            return manifest.directories
 
-        await outlasted(make)
-        return working
+        return working, await outlasted(make)
 
     # The outcome ---------------------------------------------------------------------------------------
 
@@ -188,7 +193,9 @@ class AttemptDirectory:
         for change in every:
             if change.rejected is None:
                 tree.put(change.path, changes.files[change.path])
-        directories = base.directories if changes.directories is None else changes.directories
+        directories = base.directories
+        if changes.directories is not None:
+            directories = changes.directories.done_to(directories)
         combined = Manifest(None, directories).with_tree(tree)
         is_changed = (
             len(rejected) - len(changes.refused) < len(every) or combined.directories != base.directories
@@ -209,6 +216,17 @@ class AttemptDirectory:
         self._hold(manifest, snapshot)
 
 
+class Emptied(msgspec.Struct, frozen=True):
+    """Directories in which there is nothing, as a call found and as it left them."""
+
+    found: frozenset[str]
+    left: frozenset[str]
+
+    def done_to(self, directories: frozenset[str]) -> frozenset[str]:
+        """What the call changed, changed in `directories`: others may have made some since it found them."""
+        return (directories - (self.found - self.left)) | (self.left - self.found)
+
+
 class CallChanges:
     """What a call changed, and the snapshot of it that its outcome names."""
 
@@ -218,7 +236,7 @@ class CallChanges:
         changes: tuple[FileChange, ...],
         files: Mapping[str, File | None],
         contents: Mapping[bytes, bytes],
-        directories: frozenset[str] | None,
+        directories: Emptied | None,
         refused: Mapping[str, str],
     ) -> None:
         self.changes = changes

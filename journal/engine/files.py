@@ -23,7 +23,7 @@ from journal.core.records import (
     FileChange,
     Value,
 )
-from journal.engine.directories import AttemptDirectory, CallChanges, outlasted
+from journal.engine.directories import AttemptDirectory, CallChanges, Emptied, outlasted
 from journal.replay.workspace import File, Tree, digest_of, obstacle
 from journal.tools.directory import Directory
 from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
@@ -56,8 +56,8 @@ class CallFiles:
         """Bytes of what the call wrote, by digest."""
         self._sources: dict[str, str] = {}
         """Where files that the call moved were before, by where they are."""
-        self._directories: frozenset[str] | None = None
-        """Empty ones that programs left; None: none of them was at work."""
+        self._directories: Emptied | None = None
+        """None: no program was at work."""
         self._refused: dict[str, str] = {}
         """Paths that programs left and that cannot be kept, and why."""
         self._is_alone = False
@@ -82,7 +82,7 @@ class CallFiles:
         Others see it once the call has ended well; if it raises, or is interrupted, nothing was written. Raises
         `PathRefused` and `QuotaExceeded`.
         """
-        self._check()
+        self._check_outside("write")
         content = as_bytes(data)
         before = self._tree.get(checked(path))
         if before is not None and before.is_link:
@@ -95,9 +95,9 @@ class CallFiles:
 
     async def delete(self, path: str) -> None:
         """Let the file go. Raises `FileMissing` and `PathRefused`."""
+        self._check_outside("delete")
         if (file := self._tree.get(checked(path))) is None or not file.is_link:
             self._file(path)
-        self._check()
         self._tree.put(path, None)
         self._sources.pop(path, None)
 
@@ -123,6 +123,7 @@ class CallFiles:
 
     async def move(self, path: str, to: str) -> None:
         """Rename a file; what is at `to` is replaced. Raises `FileMissing`, `PathRefused`, `QuotaExceeded`."""
+        self._check_outside("move")
         file = self._file(path)
         if checked(to) == path:
             return
@@ -142,7 +143,8 @@ class CallFiles:
         """A directory of the host with all files in it, for programs to work in; only of a `DirectoryWorkspace`.
 
         No other call has it meanwhile, nor changes files until this one has ended. What is in the directory at the end
-        of the block is what the call changed; if the block raises, nothing. Raises `QuotaExceeded` for what became too
+        of the block is what the call changed; if the block raises, nothing. `io.files` reads in it what was there
+        before, and changes nothing. Raises `QuotaExceeded` for what became too
         much, then too nothing was changed; `InvalidOptions` where there is no directory.
         """
         self._check()
@@ -160,14 +162,20 @@ class CallFiles:
             if not self.has_changes:
                 self.forget()  # whoever was waited for has changed something
             view = self._tree
-            working = await mine.bring(view, self._directories, self._written)
+            brought = self._directories
+            working, found = await mine.bring(view, None if brought is None else brought.left, self._written)
             yield Directory(working.path, working.home)
             self._check()
             scan = await outlasted(working.scan)
             for path, file in await outlasted(lambda: differing(view, scan.manifest.tree)):
                 view.put(path, file)
                 self._sources.pop(path, None)
-            self._directories, self._refused = scan.manifest.directories, dict(scan.refused)
+            self._directories = Emptied(
+                found if brought is None else brought.found, scan.manifest.directories
+            )
+            # What is refused is in no later directory of the call; it is told all the same.
+            every = {**self._refused, **scan.refused}
+            self._refused = {path: why for path, why in every.items() if view.get(path) is None}
         except BaseException:
             if self._is_alone:
                 mine.spoil()
@@ -203,6 +211,13 @@ class CallFiles:
     def _check(self) -> None:
         if self._is_over:
             raise NotInTurn(what="io.files of a call that has ended", where="a call")
+
+    def _check_outside(self, what: str) -> None:
+        self._check()
+        if self._is_inside:  # the directory is what counts in the end
+            raise InvalidOptions(
+                f"io.files.{what}(): this call is in its directory: do it there, or after the block"
+            )
 
     # For the engine ----------------------------------------------------------------------------------
 

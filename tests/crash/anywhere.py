@@ -45,6 +45,14 @@ class Anywhere(Watch):
 
 kills = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 12)), min_size=1, max_size=3)
 
+at_work = kills | st.lists(
+    st.tuples(st.integers(1, 20), st.sampled_from([3, 30, 300, 3000]))
+    | st.tuples(st.just(0), st.integers(1, 400)),
+    min_size=1,
+    max_size=3,
+)
+"""Of those who have threads at work on files, too: many passes later, or (0) just before such an operation on files."""
+
 
 @contextmanager
 def memory() -> Iterator[tuple[Opener, str]]:
@@ -77,3 +85,9 @@ def normal(share: int, *, is_search: bool = False) -> settings:
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
+
+
+def share(examples: int, *, is_search: bool = False) -> settings:
+    """So many examples on one store, which all of them share."""
+    health = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    return settings(normal(examples, is_search=is_search), suppress_health_check=health)

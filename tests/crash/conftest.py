@@ -1,11 +1,13 @@
 """The store that the processes of a crash test share, on every world of ours."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from tests.contract.harnesses import opening_of
+from tests.contract.harnesses import opening_of, with_parameter
 from tests.crash.stage import Stage
 
 LEASE_SECONDS = 2.5
@@ -20,3 +22,24 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         return
     async with opening_of(request, tmp_path) as harness:
         yield Stage(tmp_path, harness.url, lease=LEASE_SECONDS)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A store of its own for the processes of one test."""
+    if request.param == "sqlite":
+        yield f"sqlite:{tmp_path / 'journal.db'}"
+        return
+    name = f"edits_{uuid4().hex[:12]}"
+    if request.param == "postgres":
+        from journal.worlds.postgres import drop_schema
+
+        url = with_parameter(request.getfixturevalue("postgres_server"), "schema", name)
+        yield url
+        asyncio.run(drop_schema(url))
+    else:
+        from journal.worlds.redis import drop_prefix
+
+        url = with_parameter(request.getfixturevalue("redis_server"), "prefix", name)
+        yield url
+        asyncio.run(drop_prefix(url))

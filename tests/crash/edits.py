@@ -2,12 +2,14 @@
 
 A plan is data, so that a failing one is printed and shrunk; `edits` carries it out. What a call saw is its result, so
 the log tells it; what the handler saw, and what a live attempt holds, is noted in a file, which outlives every kill.
-Next: `edits_model.py`, which says by hand what must come of it.
+Files are in the log, or in directories, where calls do what programs do (`edits_disk.py`). Next: `edits_model.py`,
+which says by hand what must come of it.
 """
 
 import asyncio
 import json
 import os
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
@@ -19,17 +21,30 @@ from journal import Journal, Retry, Turn, VirtualWorkspace, define_doc, io, step
 from journal.core.errors import WorkspaceError
 from journal.engine.attempt import Attempt
 from journal.engine.context import in_call
-from tests.crash.edits_model import CONTENTS, DOCS, PATHS, Seen, View, long, putting
+from journal.replay.workspace import File, Tree
+from tests.crash.edits_disk import do, target_of, there
+from tests.crash.edits_model import (
+    CONTENTS,
+    DISK,
+    DOCS,
+    PATHS,
+    Disk,
+    Draft,
+    Seen,
+    View,
+    blocks,
+    long,
+    putting,
+)
 
-OpKind = Literal[
-    "append", "fussy", "write", "run", "delete", "move", "app_append", "app_write", "app_delete", "wait"
-]
+KINDS = ("append", "fussy", "write", "run", "delete", "move", "app_append", "app_write", "app_delete", "wait")
+"""Of things that a call does, besides those that it does in a directory: `DISK`."""
 
 
 class Op(msgspec.Struct, frozen=True):
     """Something that a call does: `at` chooses the document or path, `what` the length, content or target."""
 
-    kind: OpKind
+    kind: str
     at: int
     what: int
 
@@ -48,24 +63,24 @@ class Plan(msgspec.Struct, frozen=True):
     rounds: tuple[tuple[Act, ...], ...]
 
 
-ops = st.builds(
-    Op,
-    kind=st.sampled_from(OpKind.__args__),  # type: ignore[attr-defined]  # of a Literal
-    at=st.integers(0, len(PATHS) - 1),
-    what=st.integers(0, len(PATHS) - 1),
-)
-acts = st.builds(
-    Act,
-    kind=st.sampled_from(["step", "flaky", "model", "safe", "safe", "never"]),
-    ops=st.lists(ops, min_size=1, max_size=5).map(tuple),
-    fails=st.sampled_from([False, False, False, False, True]),
-)
-plans = st.builds(
-    Plan,
-    rounds=st.lists(st.lists(acts, min_size=1, max_size=3).map(tuple), min_size=1, max_size=4).map(tuple),
-)
+def plans(kinds: Sequence[str]) -> st.SearchStrategy[Plan]:
+    """Turns whose calls do things of these kinds."""
+    places = st.integers(0, len(PATHS) - 1)
+    ops = st.builds(Op, kind=st.sampled_from(kinds), at=places, what=places)
+    acts = st.builds(
+        Act,
+        kind=st.sampled_from(["step", "flaky", "model", "safe", "safe", "never"]),
+        ops=st.lists(ops, min_size=1, max_size=5).map(tuple),
+        fails=st.sampled_from([False, False, False, False, True]),
+    )
+    rounds = st.lists(st.lists(acts, min_size=1, max_size=3).map(tuple), min_size=1, max_size=4)
+    return st.builds(Plan, rounds=rounds.map(tuple))
+
+
 NOTES = "EDITS_NOTES"
 """Names the file."""
+LOOK = Plan(((Act("step", (Op("look", 0, 0),), False),),))
+"""Changes nothing, and looks at what is in the directory."""
 journal = Journal()
 documents = [define_doc(kind, 1, list[str]) for kind in DOCS]
 
@@ -107,13 +122,11 @@ async def _note_live(attempt: Attempt) -> None:
         await asyncio.sleep(0.001)
     tree, seq = attempt.files.workspace.view(), attempt.holding.last
     docs = {doc.kind: attempt.docs.value_of(doc, attempt.docs.base(doc.kind)) for doc in documents}
-    files: View = {}
-    for path in tree.under("/"):
-        file = tree.get(path)
-        assert file is not None
-        files[path] = CONTENTS.index(await attempt.files.content(path, file)), file.is_executable
+    directory = attempt.files.directory
+    directories = sorted(directory.manifest.directories) if directory is not None else []
+    files = await seen_in(tree, attempt.files.content)
     attempt.files.workspace.release(tree)
-    note(seq=seq, live=[files, docs], size=tree.size, count=tree.count)
+    note(seq=seq, live=[files, directories, docs], size=tree.size, count=tree.count)
 
 
 async def _call(turn: Turn, act: Act, name: str) -> list[Any]:
@@ -145,60 +158,116 @@ async def _call(turn: Turn, act: Act, name: str) -> list[Any]:
 
 async def _carry_out(act: Act, name: str) -> Seen:
     """Also asserts that the call has before its eyes what it should have: its own changes over what it found."""
-    context = in_call()
-    assert context is not None
-    seen = Seen(await _files(), [], {})
-    view, updates = seen.view(), seen.updates
-    for op in act.ops:
-        path, other = PATHS[op.at], PATHS[op.what]
-        doc = documents[op.at % len(documents)]
+    found = await _files()
+    seen = Seen(found, files=found)
+    view = seen.view()
+    for place, block in blocks(act.ops):
         try:
-            match op.kind:
-                case "append":
-                    tag = long(name, op.what)
-                    io.docs.update(doc, putting(tag))
-                    updates.append((doc.kind, -1, tag))
-                case "fussy":
-                    length = len(io.docs.get(doc))
-                    io.docs.update(doc, putting(name, length))
-                    updates.append((doc.kind, length, name))
-                case "write" | "run":
-                    content = op.what % len(CONTENTS)
-                    is_executable = True if op.kind == "run" else None
-                    view.write(path, content, is_executable)
-                    await io.files.write(path, CONTENTS[content], is_executable=is_executable)
-                case "delete":
-                    view.delete(path)
-                    await io.files.delete(path)
-                case "move":
-                    view.move(path, other)
-                    await io.files.move(path, other)
-                case "wait":
-                    for _ in range(op.what):
-                        await asyncio.sleep(0)
-                case _:
-                    await _application(context.attempt, op)
+            if block[0].kind in DISK:
+                view = await _in_directory(block, place, view, seen)
+            else:
+                await _do(block[0], name, view, seen.updates)
         except WorkspaceError:
             assert view.refused
         else:
             assert not view.refused
         view.refused = False
-        assert await _files() == view.files
+        now = await _files()
+        assert now == view.files, f"{now} after {block} of {seen}, not {view.files}"
     seen.docs = {doc.kind: io.docs.get(doc) for doc in documents}
     return seen
+
+
+async def _do(op: Op, name: str, view: Draft, updates: list[tuple[str, int, str]]) -> None:
+    path, other = PATHS[op.at], PATHS[op.what]
+    doc = documents[op.at % len(documents)]
+    match op.kind:
+        case "append":
+            tag = long(name, op.what)
+            io.docs.update(doc, putting(tag))
+            updates.append((doc.kind, -1, tag))
+        case "fussy":
+            length = len(io.docs.get(doc))
+            io.docs.update(doc, putting(name, length))
+            updates.append((doc.kind, length, name))
+        case "write" | "run":
+            content = op.what % len(CONTENTS)
+            is_executable = True if op.kind == "run" else None
+            view.write(path, content, is_executable)
+            await io.files.write(path, CONTENTS[content], is_executable=is_executable)
+        case "delete":
+            view.delete(path)
+            await io.files.delete(path)
+        case "move":
+            view.move(path, other)
+            await io.files.move(path, other)
+        case "wait":
+            for _ in range(op.what):
+                await asyncio.sleep(0)
+        case _:
+            await _application(op)
+
+
+class _LeftError(Exception):
+    """Something fails while the call has its directory."""
+
+
+async def _in_directory(block: Sequence[Op], place: int, view: Draft, seen: Seen) -> Draft:
+    """What the call has changed by then, as it should be: it may have found newer files than it saw before."""
+    try:
+        async with io.files.directory() as directory:
+            files, directories = there(directory.path)
+            note(entered=[files, directories], at=directory.path)
+            if view.is_new:
+                seen.files, seen.since = files, place
+                view = seen.view()
+            if view.brought is None:
+                seen.directories = directories
+            disk = Disk(view, directories)
+            assert files == disk.files
+            assert directories == sorted(disk.directories)
+            for op in block:
+                if op.kind == "leave":
+                    raise _LeftError
+                if op.kind not in DISK:
+                    await _do(op, "", view, [])
+                elif disk.do(op):
+                    await do(directory.path, op)
+    except _LeftError:
+        return view
+    disk.read_back(view)
+    return view
 
 
 async def _files() -> View:
     """The workspace as the running call sees it."""
     tree = io.files._tree  # type: ignore[attr-defined]  # who may run a file is told nowhere else
-    return {
-        path: (CONTENTS.index(await io.files.read(path)), tree.get(path).is_executable)
-        for path in await io.files.glob("/**")
-    }
+
+    async def content(path: str, _: File) -> bytes:
+        return await io.files.read(path)
+
+    assert await io.files.glob("/**") == tree.under("/")
+    return await seen_in(tree, content)
 
 
-async def _application(attempt: Attempt, op: Op) -> None:
+async def seen_in(tree: Tree, content: Callable[[str, File], Awaitable[bytes]]) -> View:
+    """The files of `tree`; `content` reads one."""
+    files: View = {}
+    for path in tree.under("/"):
+        file = tree.get(path)
+        assert file is not None
+        if file.is_link:
+            files[path] = target_of(file.digest), False
+        else:
+            files[path] = CONTENTS.index(await content(path, file)), file.is_executable
+    return files
+
+
+async def _application(op: Op) -> None:
     """Edits as an application does, from outside of the call; once the call's intent lies before that in the log."""
+    context = in_call()
+    assert context is not None
+    attempt = context.attempt
     mine, run = attempt.agent.journal, attempt.holding.run
     while not attempt.holding.is_idle:
         await asyncio.sleep(0.001)
@@ -211,8 +280,11 @@ async def _application(attempt: Attempt, op: Op) -> None:
                 await mine.docs.update(run, doc, putting(tag))
                 note(taken=tag)
             case "app_write":
-                await mine.files.write(run, PATHS[op.at], CONTENTS[op.what % len(CONTENTS)])
+                content = op.what % len(CONTENTS)
+                note(file=[PATHS[op.at], content])
+                await mine.files.write(run, PATHS[op.at], CONTENTS[content])
             case _:
+                note(file=[PATHS[op.at], None])
                 await mine.files.delete(run, PATHS[op.at])
     except WorkspaceError:
         pass

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from journal import DirectoryWorkspace
 from journal.testing.life import LEASE_SECONDS, LaterClock, _on_thread, copy_agent, mortal
 from journal.testing.mortal import Watch
 from journal.worlds.opening import Opener
@@ -27,13 +28,24 @@ class Spec(msgspec.Struct, frozen=True):
     plans: list[Plan]
     """A turn each."""
     kill: tuple[int, int] | None
-    """See `Anywhere`."""
+    """See `Anywhere`; no points: a process dies when it comes to such an operation on files."""
     later: float
     """How far ahead its clock is."""
+    root: str | None = None
+    """Of the directories that the files are in; None: they are in the log."""
 
     @property
     def watch(self) -> Watch:
-        return Watch() if self.kill is None else Anywhere(*self.kill)
+        return Anywhere(*self.kill) if self.kill is not None and self.kill[0] else Watch()
+
+
+def agent_of(spec: Spec, watch: Watch, clock: LaterClock, opener: Opener) -> Any:
+    """The agent, as this life has it."""
+    agent = copy_agent(edits, clock=clock)
+    agent.journal.url = mortal(opener, spec.url, agent.journal, watch, clock)
+    if spec.root is not None:
+        agent.workspace = DirectoryWorkspace(spec.root)
+    return agent
 
 
 async def live(agent: Any, spec: Spec, watch: Watch) -> bool:
@@ -52,9 +64,8 @@ async def live(agent: Any, spec: Spec, watch: Watch) -> bool:
 
 def here(spec: Spec, opener: Opener) -> bool:
     """A life in this process; whether it came to its end."""
-    agent, watch, clock = copy_agent(edits), spec.watch, LaterClock(spec.later)
-    agent.journal.clock = clock
-    agent.journal.url = mortal(opener, spec.url, agent.journal, watch, clock)
+    watch, clock = spec.watch, LaterClock(spec.later)
+    agent = agent_of(spec, watch, clock, opener)
     found: Any = _on_thread(lambda: live(agent, spec, watch), watch)  # type: ignore[arg-type,return-value]
     return found is not None
 
@@ -74,7 +85,7 @@ def process(spec: Spec) -> bool:
 
 
 def play(spec: Spec, kills: Kills, opener: Opener | None) -> float:
-    """Work on the turns; each of `kills` ends one life, if it lives so long. How late it is in the end."""
+    """Work on the turns; each of `kills` ends one life, if it lives so long. How late the next one would be."""
     waiting = list(kills)
     while True:
         spec = msgspec.structs.replace(spec, kill=waiting.pop(0) if waiting else None)

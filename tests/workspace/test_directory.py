@@ -26,7 +26,7 @@ from journal import (
     tool,
 )
 from journal.core.codec import open_record
-from journal.core.errors import NotInTurn, PathRefused, QuotaExceeded
+from journal.core.errors import InvalidOptions, NotInTurn, PathRefused, QuotaExceeded
 from journal.core.records import CallEvidence, CallOutcome, FileChange
 from journal.engine.offline import replay
 from journal.engine.reading import read_file
@@ -169,6 +169,58 @@ async def test_what_is_no_file_is_left_out_and_told(tmp_path: Path) -> None:
     assert there == ["kept"]
 
 
+async def test_what_is_no_file_is_told_also_if_the_call_goes_back_into_its_directory(tmp_path: Path) -> None:
+    """There it is gone by then, and what has taken its place since is kept, and not complained of."""
+    journal = Journal("memory:")
+
+    @tool(replay="safe")
+    async def make() -> list[str]:
+        async with io.files.directory() as directory:
+            os.mkfifo(f"{directory.path}/pipe")
+            os.mkfifo(f"{directory.path}/other")
+        async with io.files.directory() as directory:
+            there = os.listdir(directory.path)
+            Path(directory.path, "other").write_text("x")
+        return there
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        result = await turn.tool(make)
+        return [result.value, list(result.rejected)]
+
+    async with journal:
+        assert await work.run(None, run_id="r") == [[], ["/pipe"]]
+        assert await journal.files.glob("r") == ["/other"]
+
+
+async def test_a_call_changes_files_in_its_directory_or_by_io_but_not_both_at_once(tmp_path: Path) -> None:
+    """What `io.files` wrote meanwhile would be gone when the directory is read back."""
+    journal = Journal("memory:")
+
+    @tool(replay="safe")
+    async def both() -> None:
+        async with io.files.directory() as directory:
+            for change in (
+                io.files.write("/lost", "x"),
+                io.files.delete("/old"),
+                io.files.move("/old", "/new"),
+            ):
+                with pytest.raises(InvalidOptions, match="do it there, or after the block"):
+                    await change
+            assert await io.files.read_text("/old") == "old"
+            Path(directory.path, "kept").write_text("x")
+        await io.files.move("/old", "/new")
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> None:
+        await turn.tool(write, "/old", "old")
+        (await turn.tool(both)).value  # noqa: B018 - raises what went wrong
+
+    async with journal:
+        await work.run(None, run_id="r")
+        assert await journal.files.glob("r") == ["/kept", "/new"]
+
+
 async def test_a_hard_link_out_of_the_directory_is_not_written_through(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("mine")
@@ -290,6 +342,44 @@ async def test_a_call_that_has_the_directory_is_waited_for(tmp_path: Path) -> No
             [f"/a{n}" for n in range(4)] + [f"/w{n}" for n in range(4)]
         )
     assert inside == [1, 1, 1, 1]
+
+
+async def test_of_empty_directories_a_call_changes_those_that_it_changed(tmp_path: Path) -> None:
+    """Also one that looked before another left some: it has a file where they are by now."""
+    journal = Journal("memory:")
+    looked, emptied = asyncio.Event(), asyncio.Event()
+
+    @tool(replay="safe")
+    async def late() -> None:
+        await io.files.write("/c", "c")
+        looked.set()
+        await emptied.wait()
+        async with io.files.directory() as directory:
+            assert os.path.exists(f"{directory.path}/d/file")
+            os.mkdir(f"{directory.path}/e")
+
+    @tool(replay="safe")
+    async def empty() -> None:
+        await looked.wait()
+        async with io.files.directory() as directory:
+            os.unlink(f"{directory.path}/d/file")
+
+    @tool(replay="safe")
+    async def look() -> list[str]:
+        async with io.files.directory() as directory:
+            return sorted(str(path.relative_to(directory.path)) for path in Path(directory.path).rglob("*"))
+
+    @journal.agent(workspace=DirectoryWorkspace(tmp_path / "root"))
+    async def work(turn: Turn, _: None) -> Any:
+        await turn.tool(write, "/d/file", "x")
+        waiting = asyncio.ensure_future(turn.tool(late))
+        (await turn.tool(empty)).value  # noqa: B018 - raises what went wrong
+        emptied.set()
+        (await waiting).value  # noqa: B018 - as above
+        return (await turn.tool(look)).value
+
+    async with journal:
+        assert await work.run(None, run_id="r") == ["c", "d", "e"]
 
 
 async def test_the_application_changes_files_while_a_call_has_the_directory(
