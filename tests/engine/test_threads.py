@@ -52,7 +52,7 @@ async def test_a_turn_is_used_in_its_event_loop_alone(url: str, use: Callable[[T
 
     @journal.agent
     async def work(turn: Turn, _: None) -> int:
-        with pytest.raises(UsageError, match="another thread.*await its calls there"):
+        with pytest.raises(UsageError, match=r"another thread.*await its calls there"):
             await asyncio.to_thread(use, turn)
         return await turn.step(one)
 
