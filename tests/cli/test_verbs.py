@@ -118,6 +118,8 @@ def test_runs_where_there_are_none(cli: Cli) -> None:
     empty = cli("runs")
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert empty.stderr.startswith("no runs in sqlite:/")
+    for narrow in (("--agent", "nobody"), ("--status", "failed"), ("--before", "1")):
+        assert cli("runs", *narrow).stderr.startswith("no such runs in sqlite:/")
 
 
 @pytest.mark.parametrize(
