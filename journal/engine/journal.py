@@ -8,7 +8,7 @@ it is signatures and their docstrings. What it decides lives elsewhere (`retrial
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import UNSET
@@ -113,7 +113,7 @@ class Journal:
         self.url = url
         self.namespace = check_id(namespace, "namespace")
         if resources is not None and (
-            not callable(resources) or isinstance(resources, AbstractAsyncContextManager)
+            not callable(resources) or isinstance(resources, AsyncContextDecorator)
         ):
             raise InvalidOptions(
                 f"resources={resources!r}: give the function under @asynccontextmanager that opens them, uncalled"
