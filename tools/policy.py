@@ -56,6 +56,8 @@ def never(tool: Any = None, /, *, probe: ProbeFunction | None = None, dedupes: b
     outcome is unknown. `dedupes` says that the service honours `io.idempotency_key`: then a probe's "it did not"
     is enough to run it.
     """
+    if probe is not None and not callable(probe):
+        raise InvalidOptions(f"never(probe={probe!r}): give a function, `async def probe(input, io)`")
     marker = Marker("never", probe, dedupes)
     return (lambda found: _mark(found, marker)) if tool is None else _mark(tool, marker)
 

@@ -33,20 +33,21 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise `InvalidOptions` for numbers that make no sense."""
+        rule = type(self).__name__
         if type(self.tries) is not int or self.tries < 1:
-            raise InvalidOptions(f"Retry(tries={self.tries!r}): a whole number from 1 on is needed")
+            raise InvalidOptions(f"{rule}(tries={self.tries!r}): a whole number from 1 on is needed")
         for name, seconds in (("min_delay", self.min_delay), ("max_delay", self.max_delay)):
             if type(seconds) not in (int, float) or not isfinite(seconds) or seconds < 0:
-                raise InvalidOptions(f"Retry({name}={seconds!r}): a number of seconds from 0 on is needed")
+                raise InvalidOptions(f"{rule}({name}={seconds!r}): a number of seconds from 0 on is needed")
         if self.max_delay < self.min_delay:
             raise InvalidOptions(
-                f"Retry(min_delay={self.min_delay!r}, max_delay={self.max_delay!r}): max_delay is the smaller one; "
+                f"{rule}(min_delay={self.min_delay!r}, max_delay={self.max_delay!r}): max_delay is the smaller one; "
                 "raise it or lower min_delay"
             )
         if self.backoff not in ("exponential", "fixed"):
-            raise InvalidOptions(f"Retry(backoff={self.backoff!r}): it is 'exponential' or 'fixed'")
+            raise InvalidOptions(f"{rule}(backoff={self.backoff!r}): it is 'exponential' or 'fixed'")
         if self.should_retry is not None and not callable(self.should_retry):
-            raise InvalidOptions("Retry(should_retry=): a function of the error is needed")
+            raise InvalidOptions(f"{rule}(should_retry=): a function of the error is needed")
 
     def is_worth(self, error: Exception) -> bool:
         """Whether `error` is worth another try where `should_retry` does not say; here any is."""

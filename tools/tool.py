@@ -44,6 +44,10 @@ class Step(Generic[P, R]):
         timeout: float | None = None,
         returns: Any = None,
     ) -> None:
+        if not callable(fn):
+            raise InvalidOptions(
+                f"@{type(self).__name__.lower()}({fn!r}): what is called is a function; options have names, as in name="
+            )
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.name = _check_name(name) if name is not None else _name_of(fn)

@@ -143,7 +143,9 @@ def _find_opener(url: str) -> Opener:
     found = _SCHEME.match(url)
     if found is None:
         raise WorldUnknown(
-            f"this is not a store URL: write sqlite:{url} for a file, or memory:", world=redact_url(url)
+            f"this is not a store URL: write sqlite:{url} for a file, postgresql://… or redis://… for a server, "
+            "or memory:",
+            world=redact_url(url),
         )
     scheme = found[0]
     providers = list(entry_points(group=GROUP, name=scheme))

@@ -21,6 +21,17 @@ from journal.tools.tool import Step
 _PAGE = 500
 
 
+def parse_value(text: str, *, what: str) -> Any:
+    """The JSON that a person wrote for an option. Raises `InvalidValue`, which says how text is written."""
+    try:
+        return values.parse(text, what=what)
+    except InvalidValue as error:
+        if text.lstrip()[:1] in ("", "{", "[", '"'):
+            raise
+        quoted = values.encode(text).decode()
+        raise InvalidValue(what=what, path="", reason=f"{error.reason}; as text it is {quoted}") from None
+
+
 def fit_input(journal: Journal, agent: str, value: Any, *, what: str, hint: str = "") -> Any:
     """`value` as the handler's declared type has it. Raises `InvalidValue`; what no agent here declares fits."""
     known = journal.agents.get(agent)

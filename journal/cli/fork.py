@@ -5,13 +5,12 @@ from typing import Any
 import click
 import msgspec
 
-from journal.cli.fitting import fit_input
+from journal.cli.fitting import fit_input, parse_value
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import check_file, is_file, no_file
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.cli.waiting import say_output, wait_for
-from journal.core import values
 from journal.engine.bundles import open_bundle
 from journal.engine.fork import Forked, check_fork, fork_bundle, fork_run
 from journal.engine.handle import Handle
@@ -43,7 +42,7 @@ def command(
     RUN may be an exported file: the fork is made in the store that --world names.
     """
     is_of_file = is_file(run_id)
-    value = msgspec.UNSET if given is None else values.parse(given, what="--input")
+    value = msgspec.UNSET if given is None else parse_value(given, what="--input")
 
     def fit(journal: Journal, agent: str) -> Any:
         return value if given is None else fit_input(journal, agent, value, what="--input")

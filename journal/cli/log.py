@@ -87,7 +87,7 @@ def _described(item: Item, with_values: bool, given: bytes | None = None) -> dic
             "type": "delta",
             "seq": item.seq,
             "time": item.time,
-            "call": item.call,
+            "call": item.call or None,  # of the handler itself
             "try": item.number,
             "data": values.decode(item.data) if with_values else {"size": len(item.data)},
         }

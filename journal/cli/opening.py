@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -45,7 +46,7 @@ def needed_journal(settings: Settings) -> Journal:
     """Like `open_journal`, for verbs that are nothing without agents."""
     if app_of(settings) is None:
         raise AppNotFound(
-            "no application: name the module and the journal in it, as in `journal worker app:journal`, "
+            "no application: name the module and the journal in it, as in --app app:journal, "
             f"or set ${VARIABLE}"
         )
     journal = open_journal(settings)
@@ -61,7 +62,8 @@ def load_app(spec: str) -> Journal:
     """Import ``module:attribute``; ``module`` alone stands for the one journal in it."""
     name, _, attribute = spec.partition(":")
     if not name or name.endswith(".py") or "/" in name:
-        raise AppNotFound(f"{spec!r} is no application: write module:attribute, as in app:journal")
+        module_name = Path(name).stem or "app"
+        raise AppNotFound(f"{spec!r} is no application: write module:attribute, as in {module_name}:journal")
     module = _import(name)
     if not attribute:
         return _only_journal(module)
@@ -73,7 +75,7 @@ def load_app(spec: str) -> Journal:
     if isinstance(found, ModuleType):
         return _only_journal(found)
     if not isinstance(found, Journal):
-        raise AppNotFound(f"{spec!r} is a {type(found).__name__}, not a Journal: {_offer(module)}")
+        raise AppNotFound(f"{spec!r} is of type {type(found).__name__}, not a Journal: {_offer(module)}")
     return found
 
 

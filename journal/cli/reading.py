@@ -60,6 +60,8 @@ def is_file(name: str) -> bool:
     """
     if name.startswith(("/", "./", "../")):
         return True
+    if not name:
+        return False  # the path of the working directory
     try:
         check_id(name)
         with Path(name).open("rb") as file:

@@ -5,12 +5,11 @@ from typing import Any
 
 import click
 
-from journal.cli.fitting import check_settled, say_unchecked
+from journal.cli.fitting import check_settled, parse_value, say_unchecked
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.cli.waiting import say_output, wait_for
-from journal.core import values
 from journal.core.errors import InvalidOptions
 from journal.engine.handle import Handle
 from journal.engine.journal import Journal
@@ -91,5 +90,5 @@ def parse_settled(given: Sequence[str]) -> dict[int, Any]:
         if int(number) in settle:
             raise InvalidOptions(f"--settle names call {int(number)} twice: say one thing of it")
         is_not_run = said.strip() == DID_NOT_RUN
-        settle[int(number)] = NotRun() if is_not_run else values.parse(said, what=f"--settle {number}")
+        settle[int(number)] = NotRun() if is_not_run else parse_value(said, what=f"--settle {number}")
     return settle

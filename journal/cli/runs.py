@@ -53,7 +53,8 @@ def command(
     if rows:
         table(_HEADER, rows, [_MARKS.get(i.status, "plain") for i in found])
     else:
-        remark(f"no runs in {url}")
+        is_narrow = status is not None or agent is not None or before is not None
+        remark(f"no {'such runs' if is_narrow else 'runs'} in {url}")
     if held_back:
         remark("held back: copied from another store, where they go on (journal show RUN says what to do)")
     if len(found) == limit:

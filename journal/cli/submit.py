@@ -69,6 +69,12 @@ def command(
 
 async def _check_agent(settings: Settings, journal: Journal, agent: str) -> None:
     """A misspelt agent would wait for ever for a worker that knows it."""
-    if app_of(settings) is None and await journal.runs(RunQuery(agent=agent, limit=1)):
-        return  # it has had runs here
+    if app_of(settings) is None:
+        if await journal.runs(RunQuery(agent=agent, limit=1)):
+            return  # it has had runs here
+        advice = (
+            "no application was named, and it has had no run in this store: check its name, "
+            "give --app module:attribute, or --unchecked"
+        )
+        raise UnknownAgent(agent=agent, known=[], advice=advice)
     raise UnknownAgent(agent=agent, known=sorted(journal.agents))

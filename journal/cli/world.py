@@ -14,7 +14,7 @@ from journal.worlds.contract import CaseResult, check_url
 _MARKS: dict[str, Mark] = {"passed": "good", "failed": "bad", "skipped": "quiet"}
 
 
-@click.group
+@click.group(no_args_is_help=False)
 def command() -> None:
     """Try a store: does it keep what every store must promise?"""
 

@@ -93,13 +93,16 @@ class InvalidOptions(UsageError):
 class UnknownAgent(UsageError):
     """No agent of that name is registered here."""
 
-    def __init__(self, *, agent: str, known: list[str]) -> None:
+    def __init__(
+        self,
+        *,
+        agent: str,
+        known: list[str],
+        advice: str = "import the module that defines it, or give --app module:attribute",
+    ) -> None:
         self.agent, self.known = agent, known
         have = ", ".join(known) if known else "none"
-        super().__init__(
-            f"agent {agent!r} is not registered here (registered: {have}): "
-            "import the module that defines it, or give --app module:attribute"
-        )
+        super().__init__(f"agent {agent!r} is not registered here (registered: {have}): {advice}")
 
 
 class MissingExtra(UsageError):

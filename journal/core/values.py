@@ -10,6 +10,7 @@ by writing and reading: three times as fast as looking at every part of it.
 """
 
 import json
+from collections.abc import Awaitable
 from hashlib import blake2b
 from math import isfinite
 from typing import Any
@@ -150,6 +151,8 @@ def _why_refused(item: object, depth: int) -> str | None:
             return None
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass  # said below
+    if isinstance(item, Awaitable):
+        return f"{_article(item)} is no value yet: await it"
     return f"{_article(item)} is not JSON; declare its type (annotate it), or send plain values"
 
 

@@ -8,7 +8,7 @@ it is signatures and their docstrings. What it decides lives elsewhere (`retrial
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import UNSET
@@ -106,8 +106,18 @@ class Journal:
         lease_seconds: float = 30.0,
         clock: Clock | None = None,
     ) -> None:
+        if url is not None and not isinstance(url, str) and not callable(url):
+            raise InvalidOptions(
+                f"Journal({url!r}): a store is named by a URL as text, such as 'sqlite:app.db' or 'postgresql://host/db'"
+            )
         self.url = url
         self.namespace = check_id(namespace, "namespace")
+        if resources is not None and (
+            not callable(resources) or isinstance(resources, AsyncContextDecorator)
+        ):
+            raise InvalidOptions(
+                f"resources={resources!r}: give the function under @asynccontextmanager that opens them, uncalled"
+            )
         self.resources = resources
         self.tools: Mapping[str, Policy] = check_policies(tools or {})
         self.version = version
@@ -193,6 +203,10 @@ class Journal:
                 raise InvalidOptions(
                     f"{handler.name!r} is an agent of a journal already: register its handler, "
                     f"journal.agent({handler.name}.handler)"
+                )
+            if not callable(handler):
+                raise InvalidOptions(
+                    f"@journal.agent({handler!r}): it registers a handler; options have names, as in name="
                 )
             chosen = check_id(name or handler.__name__, "agent name")
             if chosen in self.agents:

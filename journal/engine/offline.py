@@ -261,7 +261,7 @@ class OfflineAttempt(Attempt):
     async def _end(self, handler: "asyncio.Task[Any]") -> None:
         """Stop the handler, if it still runs, and what it left running."""
         if not handler.done():
-            self.stop = "cancel"
+            self.stop = "cancel" if self._is_cancelled_turn else "over"
             if not self._is_cancelled_turn:
                 self.fatal = self.fatal or LogEnds("the replay is over")
             for _ in range(_CANCELS):

@@ -55,10 +55,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 return data, values.digest(data)
             except UsageError:
                 pass  # said better below, by the argument's name; or it has a type that is declared
-        data = encode_arguments(self.fn, args, kwargs)
+        try:
+            data = encode_arguments(self.fn, args, kwargs)
+        except TypeError as error:
+            self._hint_at_options(kwargs, error)
+            raise
         return data, values.digest(data)
 
+    def _hint_at_options(self, kwargs: dict[str, Any], error: TypeError) -> None:
+        """Raise `InvalidOptions` where the argument that the function does not take is an option of ours."""
+        for name in _OPTIONS & kwargs.keys():
+            if f"unexpected keyword argument {name!r}" in str(error):
+                raise InvalidOptions(
+                    f"{error}: what is handed to a call goes to the function; options belong to the function, as in "
+                    f"@step({name}=…), @tool({name}=…) or .options({name}=…)"
+                ) from error
 
+
+_OPTIONS = frozenset({"key", "name", "retry", "timeout"})
 _NO_ARGUMENTS = (b"{}", values.digest(b"{}"))
 
 

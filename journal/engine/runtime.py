@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 1.0
+_SAY_SO_SECONDS = 3.0
+"""So long another holder is waited for without a word."""
 _COULD_NOT_START_SECONDS = 1.0
 """How long a run is left alone by all that could not be started (its resources failed): no hot loop."""
 TurnKey = tuple[str, str]
@@ -320,11 +322,16 @@ class Runtime:
 
     async def _serve(self, run: str) -> None:
         """Work on `run` while somebody here waits for one of its turns, or until those turns have ended."""
+        since: float | None = self.clock.boottime()
         try:
             while True:
                 claims, asked = await self.claim(agents=None, run=run)
                 if claims.claimed:
                     await self.work(claims.claimed[0], asked)
+                    since = self.clock.boottime()
+                elif since is not None and self.clock.boottime() >= since + _SAY_SO_SECONDS:
+                    await self._say_who_is_waited_for(run)
+                    since = None
                 waiting = [key for key in self._waiters if key[0] == run]
                 for key in waiting:
                     if await self._has_ended(*key):
@@ -339,6 +346,16 @@ class Runtime:
                 self.turn_lost(*key, error)
         finally:
             self._servers.discard(run)
+
+    async def _say_who_is_waited_for(self, run: str) -> None:
+        """Say why nothing happens here: a holder that died may have a while of its lease left."""
+        state = await self.world.run(run)
+        if state is not None and state.status == "running":
+            self.log.warning(
+                "another worker holds the run, and is waited for; if it died, its lease must end first",
+                run=run,
+                lease_seconds=self.journal.lease_seconds,
+            )
 
 
 def _told(error: Exception) -> dict[str, str]:

@@ -95,6 +95,7 @@ def test_an_unregistered_agent_is_2_and_writes_nothing(cli: Cli) -> None:
         refused = cli("submit", "suport", "x", "--run", "r", "--world", "sqlite:journal.db", app=app)
         assert refused.exit_code == 2
         assert "agent 'suport' is not registered here" in refused.stderr
+        assert ("it has had no run in this store: check its name" in refused.stderr) is (app is None)
     assert cli("show", "r").exit_code == 4
     assert cli("submit", "suport", "x", "--run", "r", "--unchecked").exit_code == 0
 
@@ -198,8 +199,8 @@ def test_a_damaged_record_is_6_and_what_precedes_it_is_shown(cli: Cli, home: Pat
     [
         ("nothing_here:journal", "there is no module 'nothing_here'"),
         ("app:wrong", "choose app:journal"),
-        ("app:pay", "is a function, not a Journal"),
-        ("app.py", "write module:attribute"),
+        ("app:pay", "is of type function, not a Journal"),
+        ("app.py", "write module:attribute, as in app:journal"),
         ("broken", "importing 'broken' raised ZeroDivisionError"),
         ("needy", "needs 'not_installed_at_all'"),
         ("two", "choose two:first or two:second"),
@@ -223,6 +224,20 @@ def test_a_worker_needs_an_application_with_agents(cli: Cli, home: Path) -> None
     assert "has no agents" in cli("worker", "idle", app=None).stderr
     refused = cli("worker", "--agents", "support,nope")
     assert (refused.exit_code, "agent 'nope' is not registered" in refused.stderr) == (2, True)
+
+
+def test_no_name_is_no_run(cli: Cli) -> None:
+    cli("migrate")
+    refused = cli("show", "")
+    assert (refused.exit_code, "run id '' is refused: it is empty" in refused.stderr) == (2, True)
+
+
+def test_a_verb_of_verbs_says_that_one_is_missing(cli: Cli) -> None:
+    refused = cli("world")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "error: Missing command. (see journal world --help)\n",
+    )
 
 
 def test_wrong_options_are_2_in_one_line(cli: Cli) -> None:

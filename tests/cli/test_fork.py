@@ -147,6 +147,7 @@ def test_another_input(cli: Cli, home: Path) -> None:
         (("fork", "one", "--at", "0"), 2, "--at"),
         (("fork", "none", "--at", "1"), 4, "journal runs"),
         (("fork", "one", "--at", "1", "--input", "{"), 2, "--input"),
+        (("fork", "one", "--at", "1", "--input", "hello"), 2, 'as text it is "hello"'),
         (("fork", "one", "--at", "1", "--as", "one"), 2, "--as"),
         (("fork", "one", "--at", "1", "--as", "-x"), 2, "is refused"),
         (("retry", "one"), 2, "journal fork one --at N"),

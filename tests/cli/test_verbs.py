@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from journal.cli.log import _described
 from journal.cli.opening import load_app
+from journal.core.ports import Delta
 from journal.worlds.postgres import drop_schema
 from tests.cli.conftest import Cli, objects
 
@@ -118,6 +120,8 @@ def test_runs_where_there_are_none(cli: Cli) -> None:
     empty = cli("runs")
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert empty.stderr.startswith("no runs in sqlite:/")
+    for narrow in (("--agent", "nobody"), ("--status", "failed"), ("--before", "1")):
+        assert cli("runs", *narrow).stderr.startswith("no such runs in sqlite:/")
 
 
 @pytest.mark.parametrize(
@@ -264,3 +268,9 @@ def test_check_says_what_the_store_lacks_and_what_would_provide_it(cli: Cli) -> 
 def test_a_store_without_a_name_is_printed_with_one_colon(cli: Cli) -> None:
     refused = cli("show", "nope", "--world", "memory:", app=None)
     assert "is not in memory: check" in refused.stderr
+
+
+def test_a_piece_of_output_names_its_call_or_none() -> None:
+    """As records do: what the handler itself shows is of no call."""
+    pieces = [Delta(call=call, number=1, data=b'"x"', seq=4, sub=1) for call in ("", "look#1")]
+    assert [_described(piece, True)["call"] for piece in pieces] == [None, "look#1"]

@@ -316,6 +316,20 @@ async def test_it_stops_where_it_is_asked_to() -> None:
     assert [call.number for call in found.calls] == [1, 2, 3]
 
 
+async def test_parallel_calls_leave_no_task_behind_where_it_stops() -> None:
+    def three(start: int) -> Handler:
+        async def handler(turn: Turn, text: str) -> int:
+            return sum(await asyncio.gather(*(turn.step(double, start + n) for n in range(3))))
+
+        return handler
+
+    log, before = await ran(three(0)), asyncio.all_tasks()
+    for until in (1, 2, 3):
+        found = await again(three(0), log, watch=lambda call, until=until: call.number != until)
+        assert (found.detail, asyncio.all_tasks()) == ("stopped where it was asked to", before)
+    assert ((await again(three(1), log)).verdict, asyncio.all_tasks()) == ("differs", before)
+
+
 async def test_the_turn_is_chosen() -> None:
     journal = Journal("memory:")
     agent = journal.agent(everything, name="work")

@@ -4,11 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from journal import Journal, Turn
 from journal.cli.worker import in_words
 from journal.core.ports import Claims
+from journal.engine import runtime
 from journal.worlds import open_world
 
 pytestmark = pytest.mark.anyio
@@ -92,3 +94,41 @@ def test_what_others_hold_is_told() -> None:
         "1 run is held elsewhere; its lease ends in 22 s unless it is renewed: run"
     )
     assert in_words(3, None).startswith("3 runs are held elsewhere: run this again")
+
+
+async def test_whoever_waits_for_another_holder_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(runtime, "_SAY_SO_SECONDS", 0.0)
+    monkeypatch.setattr(runtime, "_POLL_SECONDS", 0.01)
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(text: str) -> str:
+        inside.set()
+        await go.wait()
+        return text.upper()
+
+    async def work(turn: Turn, text: str) -> str:
+        return await turn.step(slow, text)
+
+    first, second = (Journal(f"sqlite:{tmp_path / 'journal.db'}") for _ in range(2))
+    agents = first.agent(work), second.agent(work)
+    with anyio.fail_after(60):
+        async with first, second, anyio.create_task_group() as group:
+            world, asked = (await second.runtime()).world, asyncio.Semaphore(0)
+            plain = world.claim
+
+            async def claim(**given: Any) -> Claims:
+                asked.release()
+                return await plain(**given)
+
+            world.claim = claim  # type: ignore[method-assign]
+            group.start_soon(lambda: agents[0].run("a", run_id="r"))
+            await inside.wait()
+            assert "holds the run" not in caplog.text
+            waiting = asyncio.create_task(agents[1].run("a", run_id="r"))
+            for _ in range(4):
+                await asked.acquire()
+            go.set()
+            assert await waiting == "A"
+    assert caplog.text.count("another worker holds the run") == 1

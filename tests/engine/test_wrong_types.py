@@ -1,14 +1,28 @@
 """What is of the wrong type is refused where it is said, in a sentence that tells what to say instead."""
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from journal import DirectoryWorkspace, Journal, Turn, VirtualWorkspace, define_doc, io, step
+from journal import (
+    DirectoryWorkspace,
+    Journal,
+    ModelRetry,
+    Retry,
+    Turn,
+    TurnFailed,
+    VirtualWorkspace,
+    define_doc,
+    io,
+    never,
+    step,
+    tool,
+)
 from journal.core.errors import CommandRefused, EditRefused, InvalidOptions, PathRefused
 from journal.tools.exec import HostCommands
 from journal.tools.files import write_file
@@ -27,6 +41,15 @@ Unlisted = define_doc("unlisted", 1, list)
 wrong: Any = "todo"
 number: Any = 5
 brackets_forgotten: Any = VirtualWorkspace
+a_path: Any = Path("app.db")
+
+
+@asynccontextmanager
+async def resources() -> AsyncIterator[int]:
+    yield 1
+
+
+opened_already: Any = resources()
 
 
 async def work(turn: Turn, _: None) -> None:
@@ -85,6 +108,19 @@ async def test_an_agent_refuses_what_is_no_workspace_and_no_document(options: An
             lambda: Journal(requires="multi_process"),
             "requires='multi_process': give a set, {'multi_process'}",
         ),
+        (lambda: Journal(a_path), "a store is named by a URL as text, such as 'sqlite:app.db'"),
+        (lambda: Journal(number), "Journal(5): a store is named by a URL as text"),
+        (
+            lambda: Journal(resources=number),
+            "resources=5: give the function under @asynccontextmanager that opens them, uncalled",
+        ),
+        (lambda: Journal(resources=opened_already), "that opens them, uncalled"),
+        (lambda: Journal("memory:").agent(wrong), "@journal.agent('todo'): it registers a handler"),
+        (lambda: step(wrong), "@step('todo'): what is called is a function; options have names"),
+        (lambda: tool(wrong), "@tool('todo'): what is called is a function"),
+        (lambda: never(probe=wrong), "never(probe='todo'): give a function"),
+        (lambda: ModelRetry(tries=0), "ModelRetry(tries=0): a whole number from 1 on"),
+        (lambda: Retry(max_delay=-1), "Retry(max_delay=-1): a number of seconds from 0 on"),
     ],
 )
 async def test_what_is_made_is_refused_at_once(make: Callable[[], object], told: str) -> None:
@@ -134,6 +170,46 @@ async def test_a_call_and_a_handler_are_told_what_is_wrong(tmp_path: Path) -> No
             await journal.docs.get("r", wrong)
         await journal.docs.update("r", Unlisted, lambda each: [*each, 1])  # the application may
         assert await journal.docs.get("r", Unlisted) == [1]
+
+
+def look(item: str) -> str:
+    return item
+
+
+async def _reason(handler: Callable[[Turn, str], Any]) -> str:
+    """Why the turn failed."""
+    journal = Journal("memory:")
+    agent = journal.agent(handler, name="support")
+    async with journal:
+        with pytest.raises(TurnFailed) as failed:
+            await agent.run("a vase")
+    return str(failed.value.__cause__)
+
+
+async def test_options_among_the_arguments_are_told_where_they_belong() -> None:
+    async def retried(turn: Turn, item: str) -> str:
+        step: Any = turn.step
+        return str(await step(look, item, retry=True))
+
+    async def coloured(turn: Turn, item: str) -> str:
+        step: Any = turn.step
+        return str(await step(look, item, colour="red"))
+
+    said = await _reason(retried)
+    assert "unexpected keyword argument 'retry': what is handed to a call goes to the function" in said
+    assert "@step(retry=…)" in said
+    assert (await _reason(coloured)).endswith("got an unexpected keyword argument 'colour'")
+
+
+async def test_a_forgotten_await_is_named() -> None:
+    left: list[Any] = []
+
+    async def support(turn: Turn, item: str) -> Any:
+        left.append(_later([item]))
+        return {"answer": left[0]}
+
+    assert (await _reason(support)).endswith("at answer: a coroutine is no value yet: await it")
+    left[0].close()
 
 
 async def test_files_that_are_in_no_log_are_not_read_as_none() -> None:

@@ -66,6 +66,17 @@ def test_what_is_the_drivers_and_what_is_ours() -> None:
 async def test_nobody_there() -> None:
     error = await refusal(WorldUnavailable, opened("redis://user:secret@127.0.0.1:1/0"))
     assert "secret" not in str(error)
+    assert "check that it runs, and the URL" in str(error)
+
+
+async def test_what_the_url_has_too_much(redis_server: str) -> None:
+    place = redis_server.removesuffix("/0").removeprefix("redis://")
+    said = str(await refusal(WorldUnavailable, opened(f"redis://{place}/99999")))
+    assert "no database of that number" in said
+    said = str(await refusal(WorldUnavailable, opened(f"redis://:wrong@{place}/0")))
+    assert "has no password and was given one: leave it out" in said
+    said = str(await refusal(WorldUnknown, opened(f"redis://{place}/postgres")))
+    assert "write redis://host:port/number" in said
 
 
 async def test_a_server_that_evicts_is_refused(server: Server) -> None:

@@ -22,10 +22,12 @@ from journal.core.errors import (
     WorldMissing,
     WorldReadOnly,
     WorldTooNew,
+    WorldUnavailable,
     WorldUnknown,
 )
 from journal.core.ports import Committed, Duplicate, Finish, Item, Unknown
 from journal.core.records import Record, TurnFinished
+from journal.worlds import world_exists
 from journal.worlds.contract.harness import Holder, begin, committed, hold, raw, seqs, submit, watching
 from journal.worlds.sqlite import SqliteWorld, open_sqlite
 from tests.sqlite.conftest import Start, failed_sync, line, tell
@@ -222,6 +224,20 @@ async def test_a_newer_schema(path: Path, url: str) -> None:
     with pytest.raises(WorldTooNew, match="9999"):
         async with open_sqlite(url):
             pass
+
+
+async def test_a_directory_is_no_store_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    with pytest.raises(WorldUnavailable, match=r"Is a directory.*check the path"):
+        async with open_sqlite(f"sqlite:{tmp_path / 'place'}"):
+            pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["place"]
+
+
+async def test_whether_there_is_a_store_is_asked_with_parameters_refused(url: str) -> None:
+    assert not await world_exists(url)
+    with pytest.raises(WorldUnknown, match="it has no parameter 'mode'"):
+        await world_exists(f"{url}?mode=ro")
 
 
 async def test_a_store_must_be_a_file() -> None:

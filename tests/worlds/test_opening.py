@@ -102,7 +102,10 @@ async def test_a_project_that_cannot_be_written(project: Path) -> None:
     [
         ("mongodb://user:secret@host/db", r"mongodb://host/db: nothing installed serves"),
         ("frobnicate:x", "nothing installed serves frobnicate: .*memory, .*sqlite.*install the package"),
-        ("data/journal.db", "write sqlite:data/journal.db"),
+        (
+            "data/journal.db",
+            "write sqlite:data/journal.db for a file, postgresql://… or redis://… for a server",
+        ),
     ],
 )
 async def test_an_unknown_scheme_says_what_is_installed(url: str, says: str) -> None:

@@ -76,7 +76,9 @@ def parse_address(url: str) -> Address:
         database = int(dict(rest).get("db", path or 0))
         partitions, wait = int(given.get("partitions", PARTITIONS)), int(given.get("wait", 0))
     except ValueError as error:
-        raise WorldUnknown(f"it cannot be understood: {error}", world=shown) from None
+        raise WorldUnknown(
+            f"it cannot be understood ({error}): write redis://host:port/number", world=shown
+        ) from None
     prefix = given.get("prefix", "journal")
     is_cluster = parts.scheme.endswith("+cluster")
     if not all(host for host, _ in nodes):

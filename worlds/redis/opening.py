@@ -62,7 +62,9 @@ async def _open_cluster(address: Address, patience_seconds: float) -> tuple[Wire
             await agree_on_layout(wire.call, address)
     except TimeoutError:
         await wire.aclose()
-        raise WorldUnavailable(f"it does not answer: {away}", world=address.shown) from None
+        raise WorldUnavailable(
+            f"it does not answer ({away}): check that it runs, and the URL", world=address.shown
+        ) from None
     except BaseException:
         await wire.aclose()
         raise

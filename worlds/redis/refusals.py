@@ -58,6 +58,12 @@ def world_error(error: ReplyError, world: str) -> WorldError:
             f"it asks for a password: write redis://:PASSWORD@host:port, or USER:PASSWORD ({text})",
             world=world,
         )
+    if "without any password configured" in text:
+        return WorldUnavailable(f"it has no password and was given one: leave it out ({text})", world=world)
+    if "DB index is out of range" in text:
+        return WorldUnavailable(
+            f"it has no database of that number: check the end of the URL ({text})", world=world
+        )
     if word == "WRONGPASS":
         return WorldUnavailable(f"it does not accept this user and password: {text}", world=world)
     if word == "NOPERM":

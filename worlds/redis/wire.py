@@ -87,7 +87,9 @@ class Wire:
 
     def _away(self, error: Exception) -> WorldUnavailable:
         reason = str(error) or f"nothing within {self._patience:g} s"
-        return WorldUnavailable(f"it does not answer: {reason}", world=self._world)
+        return WorldUnavailable(
+            f"it does not answer ({reason}): check that it runs, and the URL", world=self._world
+        )
 
 
 _KEYLESS = frozenset({"TIME"})

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from anyio import to_thread
 
 from journal.core.clock import Clock, SystemClock
-from journal.core.errors import WorldBusy, WorldError, WorldReadOnly, WorldUnavailable, WorldUnknown
+from journal.core.errors import WorldBusy, WorldReadOnly, WorldUnavailable, WorldUnknown
 from journal.worlds.opening import resolve_url
 from journal.worlds.sqlite.connection import StoreFile, connect, damaged, world_error
 from journal.worlds.sqlite.door import Door
@@ -70,8 +70,8 @@ async def open_sqlite(
 
 
 async def exists(url: str) -> bool:
-    """Whether there is a file at `url`."""
-    return await to_thread.run_sync(os.path.lexists, resolve_url(url).removeprefix("sqlite:"))
+    """Whether there is a file at `url`. Raises `WorldUnknown`."""
+    return await to_thread.run_sync(os.path.lexists, _place(url)[1])
 
 
 async def pending_sql(url: str) -> str:
@@ -106,8 +106,11 @@ def _open(
     except UnicodeDecodeError as error:  # of a message of SQLite's that quotes a damaged schema
         raise damaged("its schema cannot be read", url) from error
     except OSError as error:
-        kind: type[WorldError] = WorldReadOnly if error.errno in _NOT_WRITABLE else WorldUnavailable
-        raise kind(f"it cannot be opened: {error.strerror}: {error.filename}", world=url) from error
+        what = f"it cannot be opened ({error.strerror}: {error.filename})"
+        if error.errno in _NOT_WRITABLE:
+            advice = "make the file, those beside it and its directory writable for this user"
+            raise WorldReadOnly(f"{what}: {advice}", world=url) from error
+        raise WorldUnavailable(f"{what}: check the path, which is to be that of a file", world=url) from error
 
 
 def _open_file(

@@ -5,6 +5,7 @@ in `versions` which older code may go on (`worlds/versions.py`). They run behind
 processes that open a new file together make one schema.
 """
 
+import errno
 import os
 import sqlite3
 from contextlib import closing
@@ -22,12 +23,14 @@ _VERSIONS = (
 
 
 def prepare_path(path: Path) -> None:
-    """Make the directory and the file, for this user alone, where they are missing."""
+    """Make the directory and the file, for this user alone, where they are missing. Raises `OSError`."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         # Never opened if it exists: closing a descriptor would drop the locks of an open connection.
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path)) from None
         return
     os.close(fd)
 
