@@ -33,7 +33,9 @@ class Deltas:
         if get_ident() == self._thread:
             self._begin()
         else:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits for that thread any more
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop was closed: nobody waits for that thread any more
                 self._loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
