@@ -7,6 +7,7 @@ in one place.
 """
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Awaitable, Callable
 from threading import get_ident
@@ -261,13 +262,15 @@ class Attempt:
         """Whether a cancellation that just arrived means that this attempt ends without the call's outcome.
 
         When a loop is torn down every task is cancelled in the same pass, and which hears of it first is
-        chance; so give the runtime a few passes to notice before calling it the handler's own doing.
+        chance; so give the runtime a few passes to notice before calling it the handler's own doing. Whoever is
+        cancelled once more meanwhile (`asyncio.gather` hands on what anyio does in each pass) hears of the first.
         """
         with anyio.CancelScope(shield=True):
             for _ in range(3):
                 if self.stop is not None or self.runtime.is_closing:
                     break
-                await asyncio.sleep(0)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
         if self.runtime.is_closing and self.stop is None:
             self.stop = "shutdown"
         return self.fatal is not None or self.is_leaving

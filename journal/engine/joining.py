@@ -49,7 +49,7 @@ async def join(
             )
         if (settled := await _joined(attempt, call, first)) is not None:
             return settled
-        if await attempt.is_stopping():
+        if await _is_cancelled(attempt):
             raise asyncio.CancelledError
         if attempt.named[call.key] is first:
             tries = first.tries
@@ -82,6 +82,14 @@ async def _joined(attempt: "Attempt", call: "Call", first: Named) -> "Settled | 
         if attempt.history.unclaimed() is None:  # else what was recorded later rests on what was seen then
             await note_cancelled(attempt, key)
         raise
+
+
+async def _is_cancelled(attempt: "Attempt") -> bool:
+    """Whether this attempt ends, or whoever asks is cancelled now."""
+    task = asyncio.current_task(attempt.loop)
+    assert task is not None, "calls are made in tasks"
+    heard = task.cancelling()
+    return await attempt.is_stopping() or task.cancelling() > heard
 
 
 def _unknown(call: "Call") -> "Settled":

@@ -128,7 +128,7 @@ class Order:
                 future = self._asked[key] = self._loop.create_future()
                 self._stir()
                 try:
-                    await _outlasting(future, cancellation)
+                    await self._outlasting(future, cancellation)
                 except asyncio.CancelledError as error:
                     if self._attempt.is_leaving:
                         raise
@@ -189,9 +189,25 @@ class Order:
         insort(self._live, place, key=_landing)
         self._stir()
         try:
-            await _outlasting(future, cancellation)
+            await self._outlasting(future, cancellation)
         finally:
             self._live.remove(place)
+
+    async def _outlasting(
+        self, future: "asyncio.Future[None]", cancellation: asyncio.CancelledError | None
+    ) -> None:
+        """Wait; once cancelled, hear of it no more: scopes of anyio cancel again in each pass of the loop."""
+        if cancellation is None:
+            await future
+            return
+        with anyio.CancelScope(shield=True):
+            while not future.done():
+                try:
+                    await asyncio.wait({future})  # which leaves it alone: it keeps its place
+                except asyncio.CancelledError:  # through `asyncio.gather`, which knows no shield
+                    if self._attempt.is_leaving:
+                        raise
+        await future
 
     async def drained(self) -> None:
         """Return once all that is recorded was released. Raises `Diverged` as `released` does."""
@@ -455,15 +471,6 @@ class Order:
             return None
         is_moved = call.intent.input_digest == new.input_digest  # into a task, or out of one
         return asked_call(new) if is_moved else {**asked_call(new), "key": key}
-
-
-async def _outlasting(future: "asyncio.Future[None]", cancellation: asyncio.CancelledError | None) -> None:
-    """Wait; once cancelled, hear of it no more from scopes of anyio's, which cancel again in each pass of the loop."""
-    if cancellation is None:
-        await future
-        return
-    with anyio.CancelScope(shield=True):
-        await future
 
 
 def _cancel_again(task: "asyncio.Task[object]", cancelling: int) -> None:

@@ -2,11 +2,12 @@
 
 It is asked for every outcome, and of fifty runs that are answered together each has its own among the ready handles: so
 each handle is looked at once, when it has come to stand there, and its attempt told its number. Handles leave in the
-order in which they came. Next: `order.py`.
+order in which they came; that of a socket comes again, as often as there is something to read. Next: `order.py`.
 """
 
 import asyncio
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from journal.engine.scope import attempt_of
@@ -22,29 +23,35 @@ class Ready:
 
     def __init__(self, handles: "deque[Any]") -> None:
         self._handles = handles
+        self._known: deque[Any] = deque()
+        """Those that were looked at, from the first that may still stand there."""
         self._seen = 0
         """The number of the last that was looked at."""
-        self._last: object = None
 
     def holds(self, attempt: "Attempt") -> bool:
         """Whether one of them belongs to that attempt."""
-        handles = self._handles
+        handles, known = self._handles, self._known
         if not handles:
+            known.clear()
             return False
-        if handles[-1] is not self._last:
-            self._look(list(handles))  # a copy, at once: other threads may add to it
-        return attempt.last_ready > self._seen - len(handles)
+        first = handles[0]
+        while known and known[0] is not first:
+            known.popleft()
+        count = len(known)
+        if list(islice(handles, count)) != list(known):
+            known.clear()  # one has left, and come again
+            count = 0
+        if count < len(handles):
+            self._look(list(islice(handles, count, None)))  # a copy, at once: other threads may add to it
+        return attempt.last_ready > self._seen - len(known)
 
-    def _look(self, handles: list[Any]) -> None:
-        new = len(handles)
-        while new and handles[new - 1] is not self._last:
-            new -= 1
-        for handle in handles[new:]:
+    def _look(self, new: list[Any]) -> None:
+        for handle in new:
             self._seen += 1
             attempt = attempt_of(handle._context)  # noqa: SLF001 - nothing public shows it
             if attempt is not None:
                 attempt.last_ready = self._seen
-        self._last = handles[-1]
+        self._known += new
 
 
 def ready_of(loop: asyncio.AbstractEventLoop) -> Ready | None:

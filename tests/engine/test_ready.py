@@ -1,22 +1,27 @@
 """Whether anything of an attempt is about to run: what is counted by the way is what a look at all handles finds."""
 
 import asyncio
+import socket
 from collections import deque
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from journal import Journal, Turn
+from journal.engine.attempt import Attempt
 from journal.engine.ready import Ready, ready_of
 from journal.engine.scope import Scope, attempt_of, enter_root
 
 ATTEMPTS = 3
+SOCKETS = 2
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("comes"), st.integers(0, ATTEMPTS)),  # the last: of no attempt
+        st.tuples(st.just("comes again"), st.integers(0, SOCKETS - 1)),
         st.tuples(st.just("leaves"), st.just(0)),
         st.tuples(st.just("asked"), st.integers(0, ATTEMPTS - 1)),
     ),
@@ -35,11 +40,14 @@ def handle_of(attempt: Any) -> Any:
 def test_as_a_look_at_every_handle(steps: list[tuple[str, int]]) -> None:
     attempts: list[Any] = [SimpleNamespace(last_ready=0) for _ in range(ATTEMPTS)]
     handles: deque[Any] = deque()
+    sockets = [handle_of(None), handle_of(attempts[0])]
     ready = Ready(handles)
     for step, which in steps:
         match step:
             case "comes":
                 handles.append(handle_of(attempts[which] if which < ATTEMPTS else None))
+            case "comes again":
+                handles.append(sockets[which])
             case "leaves" if handles:
                 handles.popleft()
             case "asked":
@@ -54,3 +62,40 @@ async def test_one_a_loop_and_gone_with_it() -> None:
     other = asyncio.new_event_loop()
     assert ready_of(other) is not ready_of(loop)
     other.close()
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.mark.anyio
+async def test_the_handle_of_a_socket_comes_again_and_hides_nothing() -> None:
+    """asyncio has one handle a socket, and puts it behind what is ready whenever there is something to read."""
+    ours, theirs = socket.socketpair()
+    theirs.send(b"never read: ready in each pass")
+    journal = Journal("memory:")
+
+    @journal.agent
+    async def work(turn: Turn, given: None) -> list[bool]:
+        loop = asyncio.get_running_loop()
+        ready = Ready(loop._ready)  # type: ignore[attr-defined]
+        attempt = cast("Attempt", attempt_of())
+        elsewhere, found = Context(), list[bool]()
+        elsewhere.run(lambda: loop.add_reader(ours, nothing))
+        try:
+            for others, own in ((4, 0), (0, 1), (2, 0), (0, 2)):
+                done = loop.create_future()
+                loop.call_soon(lambda: found.append(ready.holds(attempt)), context=elsewhere)
+                for _ in range(others):
+                    loop.call_soon(nothing, context=elsewhere)
+                for _ in range(own):
+                    loop.call_soon(nothing)
+                loop.call_soon(done.set_result, None, context=elsewhere)
+                await done
+        finally:
+            loop.remove_reader(ours)
+        return found
+
+    with ours, theirs:
+        async with journal:
+            assert await work.run(None) == [False, True, False, True]
