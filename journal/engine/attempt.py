@@ -186,7 +186,8 @@ class Attempt:
             raise stopped
 
     async def _handle(self) -> Any:
-        self.root.task = asyncio.current_task()
+        # Here too: where tasks are begun at once (`asyncio.eager_task_factory`), whoever made this one has it later.
+        self._handler = self.root.task = asyncio.current_task()
         enter_root(self.root)
         assert self.history.submitted is not None
         data = await self.recorded(self.history.submitted.input, self.history.submitted_seq)
