@@ -168,7 +168,9 @@ async def _sent(sink: asyncio.StreamWriter) -> None:
     """Wait until the other side has what was written: a reset would take it along."""
     connection = sink.get_extra_info("socket")
     for _ in range(200):
-        left = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+        if (descriptor := connection.fileno()) < 0:
+            return  # it was cut meanwhile
+        left = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
         if sink.transport.get_write_buffer_size() == 0 and int.from_bytes(left, sys.byteorder) == 0:
             return
         await asyncio.sleep(0.001)

@@ -94,12 +94,20 @@ async def test_cut_at_every_point_of_a_batch(own_store: Store, way: str) -> None
 
 
 async def claimed(world: World, run: str) -> list[str]:
-    """Claims are not offered again by themselves: one may meet a connection that was cut before."""
+    """Claims are not offered again by themselves: one may meet a connection that was cut before, or its answer a cut.
+
+    What a claim took whose answer was lost is held until that lease ends.
+    """
+    was_lost = False
     while True:
         try:
-            return [one.claim.run for one in await claim_all(world, run=run)]
+            found = [one.claim.run for one in await claim_all(world, run=run, lease_seconds=0.5)]
         except WorldUnavailable:
-            await asyncio.sleep(0.01)
+            was_lost = True
+        else:
+            if found or not was_lost:
+                return found
+        await asyncio.sleep(0.01)
 
 
 async def read(world: World, run: str) -> tuple[int, int] | None:
