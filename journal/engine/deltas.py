@@ -25,7 +25,7 @@ class Deltas:
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._waiting: deque[Delta] = deque()
         self._publishing: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        self._sending = asyncio.Lock()
 
     def emit(self, delta: Delta) -> None:
         """Publish it soon. Any thread may ask for it: that is where a sync step runs."""
@@ -33,9 +33,7 @@ class Deltas:
         if get_ident() == self._thread:
             self._begin()
         else:
-            with contextlib.suppress(
-                RuntimeError
-            ):  # the loop was closed: nobody waits for that thread any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody watches any more
                 self._loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
@@ -51,7 +49,7 @@ class Deltas:
         await self._publish()
 
     async def _publish(self) -> None:
-        async with self._turn:  # what is on its way comes before
+        async with self._sending:  # what is on its way comes before
             deltas = [self._waiting.popleft() for _ in range(len(self._waiting))]
             if not deltas:
                 return

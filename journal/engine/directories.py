@@ -216,7 +216,7 @@ class AttemptDirectory:
         self._hold(manifest, snapshot)
 
 
-class Emptied(msgspec.Struct, frozen=True):
+class EmptyDirectories(msgspec.Struct, frozen=True):
     """Directories in which there is nothing, as a call found and as it left them."""
 
     found: frozenset[str]
@@ -236,7 +236,7 @@ class CallChanges:
         changes: tuple[FileChange, ...],
         files: Mapping[str, File | None],
         contents: Mapping[bytes, bytes],
-        directories: Emptied | None,
+        directories: EmptyDirectories | None,
         refused: Mapping[str, str],
     ) -> None:
         self.changes = changes

@@ -23,7 +23,7 @@ from journal.core.records import (
     FileChange,
     Value,
 )
-from journal.engine.directories import AttemptDirectory, CallChanges, Emptied, outlasted
+from journal.engine.directories import AttemptDirectory, CallChanges, EmptyDirectories, outlasted
 from journal.replay.workspace import File, Tree, digest_of, obstacle
 from journal.tools.directory import Directory
 from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
@@ -56,7 +56,7 @@ class CallFiles:
         """Bytes of what the call wrote, by digest."""
         self._sources: dict[str, str] = {}
         """Where files that the call moved were before, by where they are."""
-        self._directories: Emptied | None = None
+        self._directories: EmptyDirectories | None = None
         """None: no program was at work."""
         self._refused: dict[str, str] = {}
         """Paths that programs left and that cannot be kept, and why."""
@@ -170,7 +170,7 @@ class CallFiles:
             for path, file in await outlasted(lambda: differing(view, scan.manifest.tree)):
                 view.put(path, file)
                 self._sources.pop(path, None)
-            self._directories = Emptied(
+            self._directories = EmptyDirectories(
                 found if brought is None else brought.found, scan.manifest.directories
             )
             # What is refused is in no later directory of the call; it is told all the same.
