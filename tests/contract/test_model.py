@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, note, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from journal.core.clock import ManualClock
 from journal.worlds import open_world
+from journal.worlds.sqlite import door
 from tests.contract.driver import Driver
 
 AGENTS, TURNS = ("a", "b"), ("t0", "t1", "t2", "t3")
@@ -62,7 +64,7 @@ OPENING: list[tuple[object, ...]] = [
 
 async def _drive(operations: list[tuple[object, ...]]) -> None:
     clock = ManualClock()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(door, "SEGMENT_RECORDS", 5):
         async with AsyncExitStack() as stack:
             urls = ("memory:", f"sqlite:{Path(folder) / 'journal.db'}")
             worlds = [await stack.enter_async_context(open_world(url, clock=clock)) for url in urls]

@@ -15,7 +15,7 @@ from journal.worlds.sqlite.sweep import ROWS, Sweep
 
 pytestmark = pytest.mark.anyio
 NOW = SweepPolicy(closed_older_than_seconds=0)
-TABLES = ("records", "blobs", "deltas", "turns", "keys")
+TABLES = ("records", "segments", "blobs", "deltas", "turns", "keys")
 
 
 async def closed_run(world: SqliteWorld, run: str, records: int = 3) -> None:
@@ -38,7 +38,7 @@ async def test_the_tombstone_keeps_id_digest_and_keys(path: Path, url: str) -> N
     async with open_sqlite(url) as world:
         await closed_run(world, "run")
         assert await world.sweep(NOW) == 1
-        assert counts(path) == {"records": 0, "blobs": 0, "deltas": 0, "turns": 0, "keys": 2}
+        assert counts(path) == {"records": 0, "segments": 0, "blobs": 0, "deltas": 0, "turns": 0, "keys": 2}
         connection = sqlite3.connect(path)
         ((digest, is_emptied),) = connection.execute("select digest, is_emptied from runs").fetchall()
         connection.close()
@@ -61,8 +61,8 @@ async def test_a_long_run_leaves_in_pieces(path: Path, url: str, monkeypatch: py
         await closed_run(world, "run", records=2 * ROWS)
         await begin(world, "other")
         await world.sweep(NOW)
-        assert transactions == 3 + 1 + 1 + 1, (
-            "three for the records, blobs, turns, and one that finds nothing"
+        assert transactions == 3 + 1 + 1 + 1 + 1, (
+            "three for the records, segments, blobs, turns, and one that finds nothing"
         )
         assert await seqs(world, "other") == [1, 2]
 

@@ -4,10 +4,13 @@ A batch is decided by what `journal.worlds.door` says, from one look at its run.
 for as long as nobody else has committed to the file, so that a run that is worked on is not looked up for every batch.
 Records wait until the group is complete, and go in by one statement. Bytes are bound as bytearrays: Python's module
 takes those as they are, and of every `bytes` asks whether somebody has registered an adapter: a microsecond each.
+Records lie in the order in which they came, and segment by segment so does their index: by run alone, each run of a
+group would write a page of its own.
 Next: `entry.py` (turns and the queue entry).
 """
 
 import sqlite3
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
@@ -15,20 +18,24 @@ from zlib import crc32
 from journal.core.clock import Clock
 from journal.core.errors import CorruptRecord
 from journal.core.ports import Answer, Batch, Committed, Held, Progress
-from journal.core.records import NewRecord
+from journal.core.records import NewRecord, Record
 from journal.worlds.door import Sight, decide
 from journal.worlds.sqlite.entry import Entries, Known
 from journal.worlds.sqlite.statements import SQL
 
+SEGMENT_RECORDS = 2048
+"""So many records, of whatever runs, make a segment. More: their part of the index fills more pages, each written by a
+group of many runs; fewer: more of `segments`, of which each run at work gets a row a segment."""
 KNOWN_RUNS = 10_000
 """How many runs are kept known; then all are forgotten, which costs each of them one look."""
 
 _LOOK = SQL["look"]
 _ADD_RECORD = SQL["add_record"]
+_OPEN_SEGMENT = SQL["open_segment"]
 _NOWHERE = Sight(exists=False)
-_COLUMNS = 10
+_COLUMNS = 11
 """Of a record whose values are not encrypted: to bind a null takes as long as to bind five values."""
-_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @lru_cache(maxsize=256)
@@ -41,10 +48,10 @@ def _add_plain(count: int) -> str:
 def _add_next(count: int) -> str:
     """`add_next` for so many records."""
     rows = (
-        f"(?1, ?2 + {n}, ?3, ?4, ?5, ?6, ?{4 * n + 8}, ?{4 * n + 9}, ?{4 * n + 10}, ?{4 * n + 11})"
+        f"(?1, ?2 + {n}, ?3, ?4, ?5, ?6, ?8, ?{4 * n + 9}, ?{4 * n + 10}, ?{4 * n + 11}, ?{4 * n + 12})"
         for n in range(count)
     )
-    return SQL["add_next"].replace("(?1, ?2, ?3, ?4, ?5, ?6, ?8, ?9, ?10, ?11)", ", ".join(rows))
+    return SQL["add_next"].replace("(?1, ?2, ?3, ?4, ?5, ?6, ?8, ?9, ?10, ?11, ?12)", ", ".join(rows))
 
 
 def _is_plain_next(batch: Batch, known: Known) -> bool:
@@ -70,7 +77,13 @@ def _is_plain_next(batch: Batch, known: Known) -> bool:
 
 def _rows_of(batch: Batch, known: Known, now: float) -> tuple[Committed, list[Any]] | None:
     """The answer to a batch whose records go in behind the head, and their values, row after row; None: encrypted."""
-    rid, seq, epoch, batch_id = known.rid, known.head, known.epoch, bytearray(batch.id)
+    rid, segment, seq, epoch, batch_id = (
+        known.rid,
+        known.segment,
+        known.head,
+        known.epoch,
+        bytearray(batch.id),
+    )
     values: list[Any] = []
     for record in batch.records:
         if record.key_id is not None:
@@ -78,6 +91,7 @@ def _rows_of(batch: Batch, known: Known, now: float) -> tuple[Committed, list[An
         seq += 1
         values += (
             rid,
+            segment,
             seq,
             now,
             epoch,
@@ -112,6 +126,12 @@ class Door:
         self.changes = Changes()
         self._records: list[tuple[Any, ...]] = []
         self._staged: list[Any] = []
+        self._opened: list[tuple[int, int, int]] = []
+        """Segments that the staged records begin: rid, segment, first seq."""
+        self._last_row: int | None = None
+        """The rowid of the last record of all, as far as we know; None: to be looked up."""
+        self._segment = 0
+        """Which one records go to now."""
         self._known: dict[str, Known] = {}
         self.use(connection)
 
@@ -121,10 +141,13 @@ class Door:
         self.entries = Entries(connection)
         self._execute = connection.execute
         self._write_next = connection.cursor().execute
-        self._known.clear()
+        self.forget()
 
     def begin(self) -> None:
         """A transaction begins."""
+        if self._last_row is None:
+            self._last_row = self._execute(SQL["last_row"]).fetchone()[0]
+        self._segment = 1 + self._last_row // SEGMENT_RECORDS
         self.now = self.clock.time()
         self.changes = Changes()
         self._records.clear()  # of a transaction that failed
@@ -134,6 +157,7 @@ class Door:
     def forget(self) -> None:
         """Somebody else has committed, or our own transaction has not: what was known of any run may be wrong."""
         self._known.clear()
+        self._last_row = None
 
     def append_next(self, batch: Batch) -> Committed | None:
         """Write a holder's next batch if it is only records, by one statement that commits itself. None: it takes more.
@@ -142,12 +166,13 @@ class Door:
         that is taken.
         """
         known = self._known.get(batch.run)
-        if known is None or not _is_plain_next(batch, known):
+        if known is None or not _is_plain_next(batch, known) or known.segment < self._segment:
             return None
         now, head, records = self.clock.time(), known.head, batch.records
         turn, count = records[0].turn, len(records)
         claim = batch.author.claim  # type: ignore[union-attr]  # a holder's: `_is_plain_next`
-        values = [known.rid, head + 1, now, claim.epoch, bytearray(batch.id), turn, bytearray(claim.token)]
+        batch_id, token = bytearray(batch.id), bytearray(claim.token)
+        values = [known.rid, head + 1, now, claim.epoch, batch_id, turn, token, known.segment]
         for record in records:
             if record.key_id is not None or record.turn != turn:
                 return None
@@ -155,6 +180,7 @@ class Door:
         if self._write_next(_add_next(count), values).rowcount != count:
             return None
         known.head, known.batch = head + count, batch.id
+        self._count(count)
         return Committed(head + 1, head + count, now)
 
     def stage(self, batches: list[Batch]) -> list[Answer] | None:
@@ -162,12 +188,17 @@ class Door:
 
         What is known of their runs must be so.
         """
-        now, answers, staged = self.now, list[Answer](), list[Any]()
+        now, answers, staged, opened = self.now, list[Answer](), list[Any](), list[tuple[int, int, int]]()
         for batch in batches:
             known = self._known.get(batch.run)
-            rows = _rows_of(batch, known, now) if known is not None and _is_plain_next(batch, known) else None
+            rows = None
+            if known is not None and _is_plain_next(batch, known):
+                if known.segment < self._segment:
+                    known.segment = self._segment
+                    opened.append((known.rid, known.segment, known.head + 1))
+                rows = _rows_of(batch, known, now)
             if known is None or rows is None:
-                for staged_before in batches[: len(answers)]:
+                for staged_before in batches[: len(answers) + 1]:
                     self._known.pop(staged_before.run, None)
                 return None
             answer, values = rows
@@ -175,17 +206,31 @@ class Door:
             staged += values
             known.head, known.batch = answer.last, batch.id
             self.changes.runs.add(batch.run)
-        self._staged = staged
+        self._staged, self._opened = staged, opened
         return answers
 
     def write_staged(self) -> None:
-        """Write what waits by one statement, which commits itself."""
-        self._execute(_add_plain(len(self._staged) // _COLUMNS), self._staged)
+        """Write and commit what waits: by one statement, but for a segment that begins."""
+        count = len(self._staged) // _COLUMNS
+        if self._opened:
+            self._execute("begin immediate")
+            self.connection.executemany(_OPEN_SEGMENT, self._opened)
+        self._execute(_add_plain(count), self._staged)
+        if self._opened:
+            self._execute("commit")
+        self._count(count)
+
+    def _count(self, records: int) -> None:
+        """So many went in."""
+        if self._last_row is not None:
+            self._last_row += records
+            self._segment = 1 + self._last_row // SEGMENT_RECORDS
 
     def flush(self) -> None:
         """Write the records that wait."""
         if self._records:
             self.connection.executemany(_ADD_RECORD, self._records)
+            self._count(len(self._records))
             self._records.clear()
 
     def look(self, run: str) -> Known | None:
@@ -299,16 +344,50 @@ class Door:
         assert rid is not None, "an insert has a rowid"
         return rid
 
+    def open_segment(self, rid: int, first: int) -> int:
+        """The segment that records go to now; it becomes the last of that run, from that seq on."""
+        self._execute(_OPEN_SEGMENT, (rid, self._segment, first))
+        return self._segment
+
+    def copy_records(self, rid: int, segment: int, records: Sequence[Record]) -> None:
+        """Write records of elsewhere as they are, behind what the run has so far, which ends in that segment."""
+        if records and segment < self._segment:
+            segment = self.open_segment(rid, records[0].seq)
+        self.connection.executemany(
+            _ADD_RECORD,
+            [
+                (
+                    rid,
+                    segment,
+                    r.seq,
+                    r.time,
+                    r.type,
+                    r.turn,
+                    r.key,
+                    r.epoch,
+                    r.batch,
+                    r.body,
+                    r.checksum,
+                    r.key_id,
+                )
+                for r in records
+            ],
+        )
+        self._count(len(records))
+
     def _write(self, batch: Batch, new: tuple[NewRecord, ...], known: Known) -> Committed:
         now, rid, head, batch_id = self.now, known.rid, known.head, bytearray(batch.id)
         author = batch.author
         epoch = author.claim.epoch if isinstance(author, Held) else 0
         self.changes.runs.add(batch.run)
-        seq = head
+        if new and known.segment < self._segment:
+            known.segment = self.open_segment(rid, head + 1)
+        seq, segment = head, known.segment
         for record in new:
             seq += 1
             values = (
                 rid,
+                segment,
                 seq,
                 now,
                 record.type,

@@ -24,6 +24,7 @@ class Known:
         "last_time",
         "moved_to",
         "rid",
+        "segment",
         "takeovers",
         "token",
     )
@@ -44,6 +45,7 @@ class Known:
         is_building: int = 0,
         head: int = 0,
         batch: bytes | None = None,
+        segment: int = 0,
     ) -> None:
         self.rid = rid
         self.closed_at = closed_at
@@ -52,6 +54,8 @@ class Known:
         self.epoch = epoch
         self.token = token
         self.takeovers = takeovers
+        self.segment = segment
+        """The last of its segments: its next record goes to that one or to a later one."""
         self.last_batch = last_batch
         """The holder's last batch without a record, and the head and time it was answered with."""
         self.last_head = last_head or 0

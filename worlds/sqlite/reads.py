@@ -103,10 +103,10 @@ class Reader:
         self, connection: sqlite3.Connection, place: Place, run: str, after: int, limit: int, count: int
     ) -> list[Any]:
         """What has come since those `count` rows were read; raises `CorruptRecord` if the index hides some."""
-        row = connection.execute(SQL["head"], (place.rid,)).fetchone()
-        if row is None and place.is_building:
+        ((head,),) = connection.execute(SQL["head"], (place.rid,)).fetchall()
+        if head is None and place.is_building:
             return []  # its blobs came first
-        head = 0 if row is None else row[0]
+        head = 0 if head is None else head
         if not isinstance(head, int) or 0 < head <= after + count:
             return []  # whoever looks at the rows finds the one that is no number
         rows = connection.execute(_READ_RECORDS, (place.rid, after + count, limit - count)).fetchall()

@@ -4,27 +4,42 @@
 -- All that the door must know of a run, in one go: its row, and the last record. A swept run has no records.
 select
     r.rid, r.closed_at, r.gone_until, r.is_emptied, r.epoch, r.token, r.takeovers, r.last_batch, r.last_head, r.last_time,
-    r.moved_to, r.building is not null, coalesce(h.seq, 0), h.batch
-from runs r left join records h on h.rid = r.rid
+    r.moved_to, r.building is not null, coalesce(h.seq, 0), h.batch_id, coalesce(h.segment, 0)
+from runs r left join records h
+    on h.rid = r.rid and h.segment = (select max(segment) from segments where rid = r.rid)
 where r.namespace = ? and r.run = ?
 order by h.seq desc limit 1;
 
 -- name: head
-select seq from records where rid = ? order by seq desc limit 1;
+select max(seq) from records where rid = ?1 and segment = (select max(segment) from segments where rid = ?1);
+
+-- name: last_row
+-- What the records of all runs have come to.
+select coalesce(max(rowid), 0) from records;
+
+-- name: open_segment
+insert into segments (rid, segment, first) values (?, ?, ?);
 
 -- name: find_batch
 -- Backwards, since what is asked for again is nearly always at the end. Not indexed: one more index entry a batch
 -- costs every append, and this is asked only where the last record is not of the batch before.
-select seq from records where rid = ? and batch = ? and seq > ? order by seq desc limit 1;
+select h.seq from segments s cross join records h on h.segment = s.segment and h.rid = s.rid
+where s.rid = ?1 and h.batch_id = ?2 and h.seq > ?3
+    and s.segment >= (select segment from segments where rid = ?1 and first <= ?3 + 1 order by segment desc limit 1)
+order by s.segment desc, h.seq desc limit 1;
 
 -- name: landed
 -- First, last and time of a batch, by its last record: its records are neighbours.
 select
     coalesce((
-        select seq from records where rid = :rid and seq < :last and batch <> :batch order by seq desc limit 1
+        select h.seq from segments s cross join records h on h.segment = s.segment and h.rid = s.rid
+        where s.rid = :rid and s.first <= :last and h.seq < :last and h.batch_id <> :batch
+        order by s.segment desc, h.seq desc limit 1
     ), 0) + 1,
     :last,
-    (select time from records where rid = :rid and seq = :last);
+    (select time from records where rid = :rid and seq = :last and segment = (
+        select segment from segments where rid = :rid and first <= :last order by segment desc limit 1
+    ));
 
 -- name: find_key
 select first, last, time, digest from keys where rid = ? and key = ?;
@@ -40,20 +55,22 @@ delete from runs where rid = ? and gone_until is not null;
 delete from keys where rid = ?;
 
 -- name: add_record
-insert into records (rid, seq, time, type, turn, key, epoch, batch, body, checksum, key_id)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into records (rid, segment, seq, time, type, turn, key, epoch, batch_id, body, checksum, key_id)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_plain
 -- As `add_record`, for values that are not encrypted.
-insert into records (rid, seq, time, epoch, batch, type, turn, key, body, checksum)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into records (rid, segment, seq, time, epoch, batch_id, type, turn, key, body, checksum)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_next
--- The same by a holder that has not looked: nothing goes in unless the claim still holds. What the records of the batch
--- have in common is bound once.
-insert into records (rid, seq, time, epoch, batch, turn, type, key, body, checksum)
-select * from (values (?1, ?2, ?3, ?4, ?5, ?6, ?8, ?9, ?10, ?11))
-where exists (select 1 from runs where rid = ?1 and epoch = ?4 and token = ?7);
+-- The same by a holder that has not looked: nothing goes in unless the claim still holds. The index refuses a seq that is
+-- taken in this segment; whoever came between us and opened another one is seen there. What the records of the batch have
+-- in common is bound once.
+insert into records (rid, seq, time, epoch, batch_id, turn, segment, type, key, body, checksum)
+select * from (values (?1, ?2, ?3, ?4, ?5, ?6, ?8, ?9, ?10, ?11, ?12))
+where exists (select 1 from runs where rid = ?1 and epoch = ?4 and token = ?7)
+    and not exists (select 1 from segments where rid = ?1 and segment > ?8);
 
 -- name: add_key
 insert into keys (rid, key, digest, first, last, time) values (?, ?, ?, ?, ?, ?);
@@ -172,7 +189,7 @@ set epoch = ?, token = ?, woken = ?, takeovers = ?, draining = ?, status = ?,
 where rid = ?;
 
 -- name: claimed_run
-select run, (select seq from records where rid = r.rid order by seq desc limit 1) from runs r where rid = ?;
+select run, (select max(seq) from records where rid = r.rid and segment = (select max(segment) from segments where rid = r.rid)) from runs r where rid = ?;
 
 -- name: renew
 update runs set lease_until = ?, boot = ? where namespace = ? and run = ? and epoch = ? and token = ?;
@@ -181,8 +198,12 @@ update runs set lease_until = ?, boot = ? where namespace = ? and run = ? and ep
 select rid, closed_at, gone_until, moved_to, building is not null from runs where namespace = ? and run = ?;
 
 -- name: read_records
-select seq, time, type, turn, key, epoch, batch, body, checksum, key_id from records
-where rid = ? and seq > ? order by seq limit ?;
+-- From the segment on in which the first of them lies.
+select h.seq, h.time, h.type, h.turn, h.key, h.epoch, h.batch_id, h.body, h.checksum, h.key_id
+from segments s cross join records h on h.segment = s.segment and h.rid = s.rid
+where s.rid = ?1 and h.seq > ?2
+    and s.segment >= (select segment from segments where rid = ?1 and first <= ?2 + 1 order by segment desc limit 1)
+order by s.segment, h.seq limit ?3;
 
 -- name: read_deltas
 -- Up to the record that the reader has reached; what lies behind a later record comes after it.
@@ -199,7 +220,7 @@ select turn, submitted, status, finished from turns where rid = ? and turn = ?;
 select
     r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
-    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select max(seq) from records where rid = r.rid and segment = (select max(segment) from segments where rid = r.rid)),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
     r.moved_to, r.building is not null
 from runs r where r.namespace = ? and r.run = ?;
@@ -208,7 +229,7 @@ from runs r where r.namespace = ? and r.run = ?;
 select
     r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
-    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select max(seq) from records where rid = r.rid and segment = (select max(segment) from segments where rid = r.rid)),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
     r.moved_to, r.building is not null
 from runs r indexed by runs_by_age
@@ -219,7 +240,7 @@ order by r.rid desc limit :limit;
 select
     r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
-    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select max(seq) from records where rid = r.rid and segment = (select max(segment) from segments where rid = r.rid)),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
     r.moved_to, r.building is not null
 from runs r indexed by runs_by_agent
@@ -231,7 +252,7 @@ order by r.rid desc limit :limit;
 select
     r.run, r.agent, r.namespace, r.status, r.closed_at is not null and r.building is null, r.created, r.turns, r.epoch, r.takeovers, r.due_at,
     r.rid, r.gone_until,
-    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select max(seq) from records where rid = r.rid and segment = (select max(segment) from segments where rid = r.rid)),
     (select turn from turns where rid = r.rid and finished is null order by submitted limit 1),
     r.moved_to, r.building is not null
 from runs r indexed by runs_by_status
@@ -249,7 +270,7 @@ insert into deltas (rid, seq, sub, time, call, number, data) values (?, ?, ?, ?,
 -- How far each watched run has come: what another process wrote shows here.
 select
     r.run, r.gone_until, r.moved_to,
-    (select seq from records where rid = r.rid order by seq desc limit 1),
+    (select max(seq) from records where rid = r.rid and segment = (select max(segment) from segments where rid = r.rid)),
     (select seq from deltas where rid = r.rid order by seq desc, sub desc limit 1),
     (select sub from deltas where rid = r.rid order by seq desc, sub desc limit 1)
 from runs r where r.run in (select value from json_each(?)) and r.namespace = ?;
@@ -268,7 +289,11 @@ limit ?;
 update runs set gone_until = ?, due_at = null, token = null, digest = ? where rid = ?;
 
 -- name: checksums
-select checksum from records where rid = ? and seq > ? order by seq limit ?;
+select h.checksum
+from segments s cross join records h on h.segment = s.segment and h.rid = s.rid
+where s.rid = ?1 and h.seq > ?2
+    and s.segment >= (select segment from segments where rid = ?1 and first <= ?2 + 1 order by segment desc limit 1)
+order by s.segment, h.seq limit ?3;
 
 -- name: unemptied
 -- A sweep that was interrupted left these; the next one goes on with them.
@@ -276,7 +301,15 @@ select rid from runs indexed by runs_gone
 where namespace = ? and gone_until is not null and is_emptied = 0 limit ?;
 
 -- name: drop_records
-delete from records where rowid in (select rowid from records where rid = :rid order by seq limit :limit);
+delete from records where rowid in (
+    select h.rowid from segments s cross join records h on h.segment = s.segment and h.rid = s.rid
+    where s.rid = :rid order by s.segment, h.seq limit :limit
+);
+
+-- name: drop_segments
+-- Behind the last of their records.
+delete from segments
+where rid = :rid and segment in (select segment from segments where rid = :rid order by segment limit :limit);
 
 -- name: drop_blobs
 delete from blobs where rowid in (select rowid from blobs where rid = :rid limit :limit);
@@ -345,7 +378,7 @@ group by 1, 2;
 select
     rid, gone_until, moved_to, agent, created, min_reader, case when building is null then closed_at end, epoch, status, priority, due_at, takeovers,
     building is not null, token is not null, lease_until, boot, holder, holder_file,
-    (select seq from records where rid = r.rid order by seq desc limit 1)
+    (select max(seq) from records where rid = r.rid and segment = (select max(segment) from segments where rid = r.rid))
 from runs r where namespace = ? and run = ?;
 
 -- name: turns_of
@@ -362,10 +395,12 @@ select building from runs where rid = ?;
 
 -- name: is_untouched
 -- A settled copy that nobody has touched, and whose last record is that one.
-select 1 from runs r join records h on h.rid = r.rid and h.seq = ?
-where r.rid = ? and r.closed_at is null and r.token is null and r.due_at is null and r.epoch <= ?
+select 1 from runs r join records h
+    on h.rid = r.rid and h.seq = ?1
+    and h.segment = (select segment from segments where rid = ?2 and first <= ?1 order by segment desc limit 1)
+where r.rid = ?2 and r.closed_at is null and r.token is null and r.due_at is null and r.epoch <= ?3
     and (r.status = 'blocked' or not exists (select 1 from turns where rid = r.rid and finished is null))
-    and h.batch = ? and h.time = ? and h.body = ?;
+    and h.batch_id = ?4 and h.time = ?5 and h.body = ?6;
 
 -- name: build_run
 -- Closed, for workers of the version before, at a time that no sweep comes to.

@@ -16,7 +16,7 @@ from journal.worlds.sqlite.statements import SQL
 
 ROWS = 500
 """Deleted in one transaction."""
-_DROPS = ("drop_records", "drop_blobs", "drop_deltas", "drop_turns", "drop_moved_keys")
+_DROPS = ("drop_records", "drop_segments", "drop_blobs", "drop_deltas", "drop_turns", "drop_moved_keys")
 
 Submit = Callable[[Callable[[Any], Any], object], Awaitable[Any]]
 """Runs a function in a transaction of the writer."""

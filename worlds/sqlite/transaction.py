@@ -209,7 +209,7 @@ class Transactor:
         landing.changes.append(door.changes)
 
     def _commit_records(self, members: list[Member], landing: Landing, under_way: Callable[[], None]) -> bool:
-        """Commit a group of nothing but records by a single statement. False: it takes more, and nothing was written.
+        """Commit a group of nothing but records: by one statement, but for segments. False: it takes more.
 
         The interpreter is free while SQLite works: between the statements of a transaction this thread would have to
         wait for it each time, and the event loop, which prepares the next group meanwhile, does not hurry.
@@ -226,13 +226,13 @@ class Transactor:
             under_way()
             door.write_staged()
         except sqlite3.Error as error:
-            if primary_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
-                self._roll_back(error, is_committing=True)
+            is_of_disk = primary_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
+            self._roll_back(error, is_committing=is_of_disk)
+            if is_of_disk:
                 raise
-            door.forget()  # busy, or the contents of one: the transaction finds out
-            return False
-        except Exception:  # noqa: BLE001 - contents that never reach SQLite, a lone surrogate say: likewise
-            door.forget()
+            return False  # busy, or the contents of one: the transaction finds out
+        except Exception as error:  # noqa: BLE001 - contents that never reach SQLite, a lone surrogate say: likewise
+            self._roll_back(error, is_committing=False)
             return False
         landing.answers += answers
         landing.changes.append(door.changes)

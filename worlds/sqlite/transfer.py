@@ -94,7 +94,7 @@ class Transfers:
         except UsageError as refused:
             return refused
         rid = known.rid if known else door.add_run(run, image.agent, image.created, image.min_reader)
-        self._write(rid, image, new, blobs)
+        self._write(rid, known.segment if known else 0, image, new, blobs)
         door.forget_run(run)
         return head + len(new)
 
@@ -107,18 +107,14 @@ class Transfers:
                 return self._door.connection.execute(SQL["is_untouched"], asked).fetchone() is not None
         return False
 
-    def _write(self, rid: int, image: RunImage, new: Sequence[Record], blobs: Sequence[Blob]) -> None:
+    def _write(
+        self, rid: int, segment: int, image: RunImage, new: Sequence[Record], blobs: Sequence[Blob]
+    ) -> None:
         connection = self._door.connection
         execute, many = connection.execute, connection.executemany
         entry = (image.status, image.priority, image.epoch, image.takeovers, kept(image), rid)
         execute(SQL["build_run"], (image.agent, image.created, image.min_reader, len(image.turns), *entry))
-        many(
-            SQL["add_record"],
-            [
-                (rid, r.seq, r.time, r.type, r.turn, r.key, r.epoch, r.batch, r.body, r.checksum, r.key_id)
-                for r in new
-            ],
-        )
+        self._door.copy_records(rid, segment, new)
         many(SQL["add_blob"], [(rid, blob.id, crc32(blob.data), blob.data) for blob in blobs])
         execute(SQL["forget_turns"], (rid,))
         many(SQL["build_turn"], [(rid, t.turn, t.submitted, t.status, t.finished) for t in image.turns])
