@@ -66,7 +66,7 @@ def main(
                 STORES[world](Path(directory)) as store,
             ):
                 for found in CASES[name](Setting(Path(directory), seconds, rounds), store):
-                    result = msgspec.structs.replace(found, loop_ms=loop_ms())
+                    result = msgspec.structs.replace(found, loop_ms=found.loop_ms or loop_ms())
                     results.append(result)
                     if as_json:
                         print_json(result)

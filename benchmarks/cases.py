@@ -238,26 +238,23 @@ def replay(setting: Setting, store: Store) -> Iterator[Result]:
 
     What is told in µs is of the quickest round: other processes on the machine can only add to it.
     """
-    per_call: list[float] = []
+    times: dict[str, list[tuple[float, float]]] = {}
     folds: list[tuple[float, float]] = []
-    observed: dict[str, list[float]] = {}
     for _round in range(setting.rounds):
         found, records = asyncio.run(replaying.replayed(store.fresh_url(), REPLAYED_CALLS))
-        per_call.append(found.per_call)
-        for name, seconds in found.observed.items():
-            observed.setdefault(name, []).append(seconds)
+        for name, seconds in {"replay": found.per_call, **found.observed}.items():
+            times.setdefault(name, []).append((seconds, found.loop_ms))
         folds.append(replaying.fold_rates(records))
-    yield Result("replay", store.world, min(per_call) * 1e6, "µs a call", "", None)
-    for name, times in observed.items():
-        yield Result(name, store.world, min(times) * 1e6, "µs", "", None)
+    for name, found_times in times.items():
+        seconds, loop = min(found_times)
+        yield Result(name, store.world, seconds * 1e6, "µs a call", "", None, loop)
     bare = "msgspec alone"
     yield Result(
         "fold", store.world, median(f for f, _ in folds), "records/s", bare, median(f / b for f, b in folds)
     )
     found, _ = asyncio.run(replaying.replayed(store.fresh_url(), LONG_RUN // 2))
-    yield Result(
-        "resume", store.world, found.first_live - found.started, "s to the first live call", "", None
-    )
+    seconds = found.first_live - found.started
+    yield Result("resume", store.world, seconds, "s to the first live call", "", None, found.loop_ms)
 
 
 def resume_turns(_: Setting, store: Store) -> Iterator[Result]:

@@ -22,17 +22,26 @@ from typing import Literal
 
 import msgspec
 
+QUICK_LOOP_MS = 4.1
+"""What the fixed piece of Python (`footprint.loop_ms`) takes on the machine that the targets were set on, left alone.
+
+Others on its processor make that 7 to 8, for minutes; what is nothing but computing then takes as much longer, and is
+judged as it would be at this pace. On a quicker machine it is judged as it is."""
+
 
 class Target(msgspec.Struct, frozen=True):
     """A bound on one field of a result."""
 
-    of: Literal["ratio", "value"]
+    of: Literal["ratio", "value", "paced"]
+    """Paced: the value as it would be at the pace of `QUICK_LOOP_MS`."""
     at_least: float | None = None
     at_most: float | None = None
 
-    def is_met(self, *, value: float, ratio: float | None) -> bool:
+    def is_met(self, *, value: float, ratio: float | None, loop_ms: float = 0.0) -> bool:
         """Whether a result keeps within the bound; a missing ratio does not."""
         found = ratio if self.of == "ratio" else value
+        if self.of == "paced" and loop_ms > QUICK_LOOP_MS:
+            found = value * QUICK_LOOP_MS / loop_ms
         if found is None:
             return False
         above = self.at_least is None or found >= self.at_least
@@ -40,7 +49,7 @@ class Target(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         bound = f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
-        return f"{bound} x" if self.of == "ratio" else bound
+        return {"ratio": f"{bound} x", "value": bound, "paced": f"{bound} at {QUICK_LOOP_MS:g}"}[self.of]
 
 
 TARGETS: dict[tuple[str, str, str], Target] = {
@@ -70,15 +79,15 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("length", "postgres", ""): Target("ratio", at_least=0.8),
     ("length", "redis", ""): Target("ratio", at_least=0.8),
     ("snapshot", "postgres", ""): Target("ratio", at_least=0.8),
-    ("replay", "sqlite", ""): Target("value", at_most=10.0),  # µs a call
-    ("now_live", "sqlite", ""): Target("value", at_most=5.0),  # µs
-    ("now_replayed", "sqlite", ""): Target("value", at_most=5.0),
-    ("uuid_live", "sqlite", ""): Target("value", at_most=5.0),
-    ("uuid_replayed", "sqlite", ""): Target("value", at_most=5.0),
-    ("random_live", "sqlite", ""): Target("value", at_most=5.0),
-    ("random_replayed", "sqlite", ""): Target("value", at_most=5.0),
+    ("replay", "sqlite", ""): Target("paced", at_most=10.0),  # µs a call
+    ("now_live", "sqlite", ""): Target("paced", at_most=5.0),  # µs
+    ("now_replayed", "sqlite", ""): Target("paced", at_most=5.0),
+    ("uuid_live", "sqlite", ""): Target("paced", at_most=5.0),
+    ("uuid_replayed", "sqlite", ""): Target("paced", at_most=5.0),
+    ("random_live", "sqlite", ""): Target("paced", at_most=5.0),
+    ("random_replayed", "sqlite", ""): Target("paced", at_most=5.0),
     ("fold", "sqlite", ""): Target("ratio", at_least=0.25),
-    ("resume", "sqlite", ""): Target("value", at_most=1.5),  # s, of 100,000 records
+    ("resume", "sqlite", ""): Target("paced", at_most=1.5),  # s, of 100,000 records
     ("resume_turns", "sqlite", ""): Target("value", at_most=150.0),  # ms, of 100,000 records in many turns
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
     ("conversation", "sqlite", ""): Target("ratio", at_most=1.5),

@@ -52,6 +52,13 @@ def test_a_target_bounds_one_field(target: Target, value: float, ratio: float | 
     assert target.is_met(value=value, ratio=ratio) is is_met
 
 
+@pytest.mark.parametrize(("loop_ms", "is_met"), [(4.1, False), (2.0, False), (8.2, True), (0.0, False)])
+def test_what_only_computes_is_judged_at_the_pace_it_was_measured_at(loop_ms: float, is_met: bool) -> None:
+    result = Result("replay", "sqlite", 17.0, "µs a call", "", None, loop_ms)
+    assert str(result.target) == "≤ 10 at 4.1"
+    assert result.is_met is is_met
+
+
 def test_a_result_is_judged_by_the_target_of_its_case_and_world() -> None:
     assert not Result("sequential", "sqlite", 1000.0, "steps/s", "raw", 0.3).is_met
     assert Result("sequential", "memory", 1000.0, "steps/s", "raw", 0.3).is_met
