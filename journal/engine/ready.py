@@ -31,19 +31,23 @@ class Ready:
     def holds(self, attempt: "Attempt") -> bool:
         """Whether one of them belongs to that attempt."""
         handles, known = self._handles, self._known
-        if not handles:
-            known.clear()
-            return False
-        first = handles[0]
-        while known and known[0] is not first:
-            known.popleft()
-        count = len(known)
-        if list(islice(handles, count)) != list(known):
-            known.clear()  # one has left, and come again
-            count = 0
-        if count < len(handles):
-            self._look(list(islice(handles, count, None)))  # a copy, at once: other threads may add to it
-        return attempt.last_ready > self._seen - len(known)
+        while True:
+            if not handles:
+                known.clear()
+                return False
+            first = handles[0]
+            while known and known[0] is not first:
+                known.popleft()
+            count = len(known)
+            try:
+                if list(islice(handles, count)) != list(known):
+                    known.clear()  # one has left, and come again
+                    count = 0
+                if count < len(handles):
+                    self._look(list(islice(handles, count, None)))
+            except RuntimeError:
+                continue  # another thread has added to them meanwhile
+            return attempt.last_ready > self._seen - len(known)
 
     def _look(self, new: list[Any]) -> None:
         for handle in new:

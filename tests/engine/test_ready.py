@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Iterator
 from contextvars import Context, copy_context
 from types import SimpleNamespace
 from typing import Any, cast
@@ -53,6 +54,30 @@ def test_as_a_look_at_every_handle(steps: list[tuple[str, int]]) -> None:
             case "asked":
                 mine = attempts[which]
                 assert ready.holds(mine) is any(attempt_of(each._context) is mine for each in handles)
+
+
+class Growing(deque[Any]):
+    """Another thread adds to it just as it is looked through."""
+
+    others: list[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        looked_at = super().__iter__()
+        if self.others:
+            self.append(self.others.pop())
+        return looked_at
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_handles_of_other_threads_may_come_meanwhile(count: int) -> None:
+    attempt: Any = SimpleNamespace(last_ready=0)
+    handles = Growing(handle_of(None) for _ in range(count))
+    handles.others = []
+    ready = Ready(handles)
+    assert not ready.holds(attempt)
+    handles.append(handle_of(None))
+    handles.others = [handle_of(attempt), handle_of(None)]
+    assert ready.holds(attempt)
 
 
 @pytest.mark.anyio
