@@ -138,7 +138,7 @@ class Attempt:
         self.has_begun = False
         """Whether the handler runs, or did."""
         self.has_ended = False
-        """Whether the handler has ended: a task of its that has made no call yet makes none any more."""
+        """Whether the handler has ended: a task of its that has made no call yet is cancelled over its first."""
         self._handler: asyncio.Task[Any] | None = None
         self._recancels = 0
         self.deltas = Deltas(holding, self.log)

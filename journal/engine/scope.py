@@ -113,7 +113,7 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning 
         scope = attempt.root
     if scope.task is not task:
         if scope.attempt.has_ended:
-            raise NotInTurn(what=what)
+            raise asyncio.CancelledError  # it is left over, as those are that have made calls: nobody waits for it
         name = scope.name_of_task(first or (what, b""), task)
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
         if first is None:
