@@ -111,7 +111,7 @@ class DurableTransport:
     async def _streamed(self, attempt: Attempt, call: Call, exchange: Exchange) -> Any:
         """The answer as soon as its head is there; its body follows while the call goes on in a task of its own."""
         work = asyncio.create_task(settle(attempt, call), name=f"journal {call.key}")
-        attempt.tasks.add(work)
+        attempt.tasks[work] = None
         work.add_done_callback(exchange.finished)
         try:
             await asyncio.wait({work, exchange.head}, return_when=asyncio.FIRST_COMPLETED)

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
@@ -116,8 +116,8 @@ class Attempt:
         """Calls under explicit keys that were asked for in this attempt."""
         self.has_noted = False
         """Whether a call's cancellation was noted and may not be durable yet: nothing that rests on it acts before."""
-        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
-        """Tasks besides the handler's own that made calls."""
+        self.tasks: WeakKeyDictionary[asyncio.Task[Any], None] = WeakKeyDictionary()
+        """Tasks besides the handler's own that made calls, in the order in which they began to."""
         self.is_alone = True
         """Whether no task but the handler's own has made a call."""
         self.last_ready = 0
@@ -137,6 +137,8 @@ class Attempt:
         self.cancellation = Cancellation(self)
         self.has_begun = False
         """Whether the handler runs, or did."""
+        self.has_ended = False
+        """Whether the handler has ended: a task of its that has made no call yet is cancelled over its first."""
         self._handler: asyncio.Task[Any] | None = None
         self._recancels = 0
         self.deltas = Deltas(holding, self.log)
@@ -203,6 +205,9 @@ class Attempt:
         except BaseException as error:
             # sys.exit() in a handler ends its turn, not the worker with everybody else's.
             raise CallError(call="the handler itself", type=type(error).__qualname__) from error
+        finally:
+            self.has_ended = True
+            self._cancel_leftovers()  # at once: how far they come after this would be chance
 
     async def _until_done(self, handler: "asyncio.Task[Any]") -> None:
         """Wait for the handler; if we are cancelled ourselves, this process stops: stop it, and wait a little."""
@@ -224,17 +229,25 @@ class Attempt:
             raise
 
     async def _stop_leftovers(self) -> None:
-        """Cancel what the handler left running (a gather that failed, a task nobody awaited).
+        """See to it that what the handler left running (a gather that failed, a task nobody awaited) has ended.
 
         Their calls stay without an outcome: nobody waits for it any more, and a retry runs the safe ones again.
         """
-        left = [task for task in self.tasks if not task.done()]
-        if left:
-            self.stop = self.stop or "over"
-            for task in left:
-                task.cancel()
+        if not self.has_ended:
+            self._cancel_leftovers()
+        if left := self._leftovers():
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(left, timeout=_RECANCEL_SECONDS)
+
+    def _cancel_leftovers(self) -> None:
+        left = self._leftovers()
+        if left:
+            self.stop = self.stop or "over"
+        for task in left:
+            task.cancel()
+
+    def _leftovers(self) -> list[asyncio.Task[Any]]:
+        return [task for task in self.tasks if not task.done()]
 
     def halt(self, why: Stop) -> None:
         """Cancel the handler because of `why`; the first reason but for a lost claim stands.

@@ -11,7 +11,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 import msgspec
@@ -36,6 +36,7 @@ from journal.core.records import (
     OutcomeStatus,
 )
 from journal.engine.cancelling import note_cancelled
+from journal.engine.claim import landing_of
 from journal.engine.context import CallContext, in_call
 from journal.engine.directories import finished
 from journal.engine.editing import EditingOutcome
@@ -180,14 +181,14 @@ async def _until_it_may_act(attempt: "Attempt", call: Call, number: int) -> None
         return
     try:
         await attempt.order.passed(call, math.inf if number == 1 else began(attempt.history.calls[call.key]))
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if not await attempt.is_stopping():
             # A task may be known by it.
             if number == 1:
                 attempt.holding.buffer(*_intent(attempt, call, 1))
             is_open = number > 1 and call.policy == "never"
             outcome = CallOutcome(status="unknown" if is_open else "cancelled", cancelled=True)
-            await _in_order(attempt, await durable(attempt, call, outcome))
+            await _interrupt(attempt, call, outcome, error)
         raise
 
 
@@ -255,11 +256,11 @@ async def _act_behind(attempt: "Attempt", call: Call, number: int) -> Settled:
     else:
         try:
             await attempt.holding.commit(record, blob)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if not await attempt.is_stopping():
                 # The handler's own doing, before the act began: the log must say so, or a replay would act.
                 cancelled = CallOutcome(status="cancelled", cancelled=True)
-                await _in_order(attempt, await durable(attempt, call, cancelled))
+                await _interrupt(attempt, call, cancelled, error)
             raise
         if call.kind == "model" and call.input is not None:
             attempt.inputs.landed(call.key, call.input, None if shortened is None else shortened[1])
@@ -314,12 +315,15 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
                     await attempt.deltas.flush()
             except asyncio.CancelledError as error:
                 interruption = error  # delivered below: the outcome comes first
+        editing = None
         if context.has_edited and outcome.status in ("ok", "value_lost"):
             editing, cancelled = await _edited(attempt, call, context, outcome, blob)
-            await _hand_out(attempt, call, outcome, blob, data, cancelled or interruption, editing)
+            interruption = cancelled or interruption
+        if interruption is not None:
+            await _interrupt(attempt, call, outcome, interruption, blob, editing)
+        await _hand_out(attempt, call, outcome, blob, data, editing)
+        if editing is not None:
             outcome = editing.outcome
-        else:
-            await _hand_out(attempt, call, outcome, blob, data, interruption)
     finally:
         context.let_go()
     return Settled(call, outcome, data, False, cause)
@@ -410,9 +414,10 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
     except Exception as error:  # noqa: BLE001 - a probe that fails cannot tell
         attempt.log.warning("probe failed", call=call.key, error=type(error).__qualname__)
         found = None
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if not await attempt.is_stopping():
-            await durable(attempt, call, CallOutcome(status="unknown", probed=True, cancelled=True))
+            outcome = CallOutcome(status="unknown", probed=True, cancelled=True)
+            await _interrupt(attempt, call, outcome, error)
         raise
     finally:
         current_call.reset(token)
@@ -434,10 +439,9 @@ async def _hand_out(
     outcome: CallOutcome,
     blob: Blob | None = None,
     data: bytes | None = None,
-    interruption: asyncio.CancelledError | None = None,
     editing: EditingOutcome | None = None,
 ) -> None:
-    """Make the outcome durable, and wait until it may reach the handler (`order.py`); or raise `interruption`.
+    """Make the outcome durable, and wait until it may reach the handler (`order.py`).
 
     Whoever is cancelled in between does not see it, and the log says so: else a replay would hand it out.
     """
@@ -446,18 +450,37 @@ async def _hand_out(
             landing = await _commit(attempt, call, outcome, blob, editing)
         except (ClaimLost, asyncio.CancelledError) as error:
             await _leave(attempt, call, outcome, blob, editing)
-            if not attempt.is_leaving and (landed := getattr(error, "__journal_landing__", None)) is not None:
-                await _in_order(attempt, landed)
+            if not attempt.is_leaving and (landed := landing_of(error)) is not None:
+                with anyio.CancelScope(shield=True):  # as `_interrupt` says
+                    await _in_order(attempt, landed)
             raise
         attempt.inputs.settled(call.key, data)
         if attempt.holding.is_behind or not attempt.order.is_clear():
             await _in_order(attempt, landing)
-        if interruption is not None:
-            raise interruption
     except asyncio.CancelledError:
         if not outcome.cancelled:
             await note_cancelled(attempt, cancelled_key(call.key))
         raise
+
+
+async def _interrupt(
+    attempt: "Attempt",
+    call: Call,
+    outcome: CallOutcome,
+    interruption: asyncio.CancelledError,
+    blob: Blob | None = None,
+    editing: EditingOutcome | None = None,
+) -> NoReturn:
+    """`_hand_out`, where the code was cancelled already: raise that in the outcome's place.
+
+    Until then it is cancelled no more. Scopes of anyio do so in each pass of the loop, and a block with a timeout tells
+    its own cancellation by nobody else's having come: with the passes that the store takes, that would be chance.
+    """
+    with anyio.CancelScope(shield=True):
+        await _hand_out(attempt, call, outcome, blob, None, editing)
+    if not outcome.cancelled:
+        await note_cancelled(attempt, cancelled_key(call.key))
+    raise interruption
 
 
 async def _in_order(attempt: "Attempt", landing: int) -> None:
@@ -466,15 +489,6 @@ async def _in_order(attempt: "Attempt", landing: int) -> None:
         await attempt.holding.until_read()
     if not attempt.order.is_clear():
         await attempt.order.live(landing)
-
-
-async def durable(attempt: "Attempt", call: Call, outcome: CallOutcome) -> int:
-    """Make the outcome durable, and tell its landing; if the claim is gone by now, leave it as evidence and stop."""
-    try:
-        return await _commit(attempt, call, outcome, None, None)
-    except (ClaimLost, asyncio.CancelledError):
-        await _leave(attempt, call, outcome, None, None)
-        raise
 
 
 def _commit(

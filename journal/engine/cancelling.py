@@ -8,13 +8,15 @@ the handler does over it is left alone. Next: `attempt.py`, which says what beco
 """
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 import anyio
 
 from journal.core.codec import seal
 from journal.core.errors import ControlFlow
-from journal.core.records import Observed
+from journal.core.records import NewRecord, Observed
+from journal.engine.claim import landing_of
 from journal.replay.history import TURN_CANCELLED
 from journal.replay.matcher import Asked
 
@@ -106,14 +108,36 @@ class Cancellation:
                     self.is_out_of_place = True
                     return
         self.is_next = True
-        note = seal(attempt.holding.run, Observed(value=b"true"), turn=attempt.turn_id, key=TURN_CANCELLED)
-        await order.live(await attempt.holding.commit(note))
+        await order.live(await attempt.holding.commit(_note(attempt, TURN_CANCELLED)))
 
 
 async def note_cancelled(attempt: "Attempt", key: str) -> None:
     """Note that somebody was cancelled who waited for an outcome; what may rest on it acts once it is durable."""
     if attempt.holding.lost is None and not await attempt.is_stopping():
-        attempt.holding.buffer(
-            seal(attempt.holding.run, Observed(value=b"true"), turn=attempt.turn_id, key=key)
-        )
+        attempt.holding.buffer(_note(attempt, key))
         attempt.has_noted = True
+
+
+async def note_left(attempt: "Attempt", key: str) -> None:
+    """`note_cancelled`, in its place: return once that is durable, and what lies before it has reached the code."""
+    if attempt.holding.lost is None and not await attempt.is_stopping() and not attempt.is_offline:
+        with anyio.CancelScope(shield=True):
+            await in_its_place(attempt, attempt.holding.commit(_note(attempt, key)))
+
+
+async def in_its_place(attempt: "Attempt", commit: Awaitable[int]) -> None:
+    """Return once `commit` has landed, and it is the turn of that: also of a cancellation that came meanwhile."""
+    try:
+        landing = await commit
+    except asyncio.CancelledError as error:
+        landed = landing_of(error)
+        if landed is not None and not attempt.is_leaving:
+            with anyio.CancelScope(shield=True):
+                await attempt.order.live(landed)
+        raise
+    if not attempt.order.is_clear():
+        await attempt.order.live(landing)
+
+
+def _note(attempt: "Attempt", key: str) -> NewRecord:
+    return seal(attempt.holding.run, Observed(value=b"true"), turn=attempt.turn_id, key=key)

@@ -14,6 +14,7 @@ from journal.core.errors import CheckpointNotFound, InvalidOptions
 from journal.core.ids import check_id
 from journal.core.records import BlobRef, CheckpointDeleted, CheckpointWritten
 from journal.engine import outside
+from journal.engine.cancelling import in_its_place
 from journal.engine.run_reader import RunReader, reader_of
 from journal.engine.snapshots import Reader, before_turn
 from journal.replay.checkpoints import Checkpoint, Checkpoints
@@ -96,9 +97,7 @@ class TurnCheckpoints:
         attempt = self._attempt
         await attempt.order.drained()
         record = seal(attempt.holding.run, body, turn=attempt.turn_id, key=key)
-        landing = await attempt.holding.commit(record, blob)
-        if not attempt.order.is_clear():
-            await attempt.order.live(landing)
+        await in_its_place(attempt, attempt.holding.commit(record, blob))
 
     async def _known(self) -> Checkpoints:
         attempt = self._attempt

@@ -49,6 +49,12 @@ ENDING_SECONDS = 5.0
 """How long it is when the turn is to stop here anyway."""
 _Waiter = asyncio.Future[Any]
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
+_LANDING = "__journal_landing__"
+
+
+def landing_of(cancellation: BaseException) -> int | None:
+    """How manieth it landed, whose commit was cancelled; None: it did not."""
+    return getattr(cancellation, _LANDING, None)
 
 
 class Flusher:
@@ -291,8 +297,9 @@ class Holding:
                 except asyncio.CancelledError:
                     continue
                 break
-        if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-            cancellation.__journal_landing__ = waiter.result()  # type: ignore[attr-defined]  # for calls.py
+        if waiter.done() and (waiter.cancelled() or waiter.exception() is None):
+            landing = getattr(waiter, _LANDING, None) if waiter.cancelled() else waiter.result()
+            setattr(cancellation, _LANDING, landing)
 
     def _wait_again(self, given_up: _Waiter) -> _Waiter | None:
         """Another future for what that one waited for; None: the door has answered already."""
@@ -477,6 +484,8 @@ class Holding:
             self._landings += 1
             if not waiter.done():
                 waiter.set_result(self._landings)
+            elif waiter.cancelled():
+                setattr(waiter, _LANDING, self._landings)  # in this very pass: `_outlast` tells it
         landed = self._landings
         if (self._waiters or self._late) and self.lost is None:
             self._send()

@@ -14,7 +14,7 @@ import msgspec
 
 from journal.core.errors import InvalidOptions
 from journal.core.records import CallOutcome
-from journal.engine.cancelling import note_cancelled
+from journal.engine.cancelling import note_left
 from journal.replay.history import again_key, cancelled_key, joined_key
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def _joined(attempt: "Attempt", call: "Call", first: Named) -> "Settled | 
         return await asyncio.shield(first.settled)
     except asyncio.CancelledError:
         if attempt.history.unclaimed() is None:  # else what was recorded later rests on what was seen then
-            await note_cancelled(attempt, key)
+            await note_left(attempt, key)
         raise
 
 

@@ -12,6 +12,7 @@ import asyncio
 import math
 from bisect import insort
 from collections import deque
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -37,6 +38,8 @@ _BLIND_PASSES = 100
 _IDLE_PASSES = 2
 _MOST_PASSES = 1000
 """Passes after which an attempt that never rests, since something of it spins, is handed the next all the same."""
+_EAGER_TASKS: Collection[Any] = getattr(asyncio.tasks, "_eager_tasks", ())
+"""Tasks that run as they are made, in the frame of whoever makes them, as long as they do (Python 3.12 and later)."""
 
 
 class Order:
@@ -105,6 +108,8 @@ class Order:
         event = self._due[0]
         if event.key != key or self._asked or event.is_cancelled or self._has_ready():
             return False
+        if _EAGER_TASKS and asyncio.current_task() in _EAGER_TASKS:
+            return False  # whoever has begun it is in the midst of doing so, and goes on first
         if self._holder(event) is not None or (not self._attempt.is_alone and self._early(event)):
             return False
         self._advance()
@@ -270,7 +275,7 @@ class Order:
         if not self._is_awaited():
             return
         self._restless += 1
-        self._passes = 0 if self._has_ready() else self._passes + 1
+        self._passes = 0 if self._ready is not None and self._has_ready() else self._passes + 1
         is_idle = self._passes >= (_BLIND_PASSES if self._ready is None else _IDLE_PASSES)
         if is_idle or self._restless >= _MOST_PASSES:
             self._rest()
@@ -282,8 +287,10 @@ class Order:
         return bool((self._asked and self._due) or self._live or self._acting)
 
     def _has_ready(self) -> bool:
-        """Whether anything of this attempt is about to run, as far as the loop shows."""
-        return self._ready is not None and self._ready.holds(self._attempt)
+        """Whether anything of this attempt is about to run; where the loop does not show it, whether it may be."""
+        if self._ready is None:
+            return not self._attempt.is_alone
+        return self._ready.holds(self._attempt)
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""

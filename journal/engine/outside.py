@@ -7,7 +7,7 @@ the scope. Keys count in the scope as those of calls do, and begin with ``@``.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -130,16 +130,31 @@ async def race(attempt: "Attempt", branches: tuple[Awaitable[R], ...]) -> tuple[
             winner = next(place for place, task in enumerate(tasks) if task in done)
             _observe(attempt, key, winner)
     finally:
-        losers = {task for task in tasks if not task.done()}
-        for task in losers:
-            task.cancel()
-        with anyio.CancelScope(shield=True):
-            if losers:
-                await asyncio.wait(losers)
         for task in tasks:
-            if not task.cancelled():
-                task.exception()  # a loser's failure is nobody's
+            task.add_done_callback(_look_at)
+            task.cancel()
+        await _ended(attempt, tasks)
     return winner, tasks[winner].result()
+
+
+def _look_at(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # a loser's failure is nobody's
+
+
+async def _ended(attempt: "Attempt", tasks: "Iterable[asyncio.Future[Any]]") -> None:
+    """Return once all of them have ended; a cancellation that comes meanwhile is raised then."""
+    cancellation: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while left := {task for task in tasks if not task.done()}:
+            try:
+                await asyncio.wait(left)
+            except asyncio.CancelledError as error:  # the loop's own kind goes through shields
+                cancellation = cancellation or error
+                if attempt.is_leaving or attempt.fatal is not None:
+                    break
+    if cancellation is not None:
+        raise cancellation
 
 
 def _without_winner(attempt: "Attempt", key: str, winner: int, count: int) -> Diverged:
@@ -152,7 +167,7 @@ async def _branch(attempt: "Attempt", path: str, branch: Awaitable[R]) -> R:
     task = asyncio.current_task()
     assert task is not None, "coroutines run in tasks"
     enter_root(Scope(attempt, path, task))
-    attempt.tasks.add(task)
+    attempt.tasks[task] = None
     attempt.is_alone = False
     return await branch
 
@@ -168,14 +183,13 @@ async def timeout(attempt: "Attempt", seconds: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(None) as watch.limit:
             task = asyncio.create_task(watch.expire(), name="journal turn timeout")
-            attempt.tasks.add(task)
+            attempt.tasks[task] = None
             try:
                 yield
             finally:
                 if not watch.is_certain:
                     task.cancel()
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait({task})
+                await _ended(attempt, (task,))
         if watch.has_expired:
             raise TimeoutError  # it was over before the block was: that is what the log says
     except TimeoutError as error:
@@ -207,6 +221,8 @@ class _Watch:
                 await order.released(self.key)
             else:
                 await order.drained()
+                if self.attempt.is_offline and self.attempt.history.finished is not None:
+                    await asyncio.get_running_loop().create_future()  # the log says that it never does
                 await asyncio.sleep(self.seconds)
                 self.is_certain = True
                 landing = await self.attempt.holding.commit(_observation(self.attempt, self.key, b"true"))

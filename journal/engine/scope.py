@@ -112,6 +112,8 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning 
             raise NotInTurn(what=what)
         scope = attempt.root
     if scope.task is not task:
+        if scope.attempt.has_ended:
+            raise asyncio.CancelledError  # it is left over, as those are that have made calls: nobody waits for it
         name = scope.name_of_task(first or (what, b""), task)
         scope = Scope(scope.attempt, f"{scope.path}/{name}" if scope.path else name, task)
         if first is None:
@@ -120,7 +122,7 @@ def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning 
             scope.is_new = True
         scope.attempt.is_alone = False
         if task is not None:
-            scope.attempt.tasks.add(task)
+            scope.attempt.tasks[task] = None
         _current.set(scope)
     return scope
 

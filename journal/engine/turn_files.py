@@ -13,6 +13,7 @@ from journal.core.codec import Blob, seal
 from journal.core.errors import FileMissing, FileNotText, InvalidOptions, PathRefused
 from journal.core.records import NewRecord, Observed
 from journal.engine import outside
+from journal.engine.cancelling import in_its_place
 from journal.engine.claim import Late
 from journal.replay.workspace import READ_MARK, File, Tree
 from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
@@ -102,9 +103,7 @@ class TurnFiles:
                 attempt.files.begin_batch()
             return seal(attempt.holding.run, body, turn=attempt.turn_id, key=key), ()
 
-        landing = await attempt.holding.commit_late(Late(make, seqs.append))
-        if not attempt.order.is_clear():
-            await attempt.order.live(landing)
+        await in_its_place(attempt, attempt.holding.commit_late(Late(make, seqs.append)))
         return seqs[-1]
 
 

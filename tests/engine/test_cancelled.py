@@ -100,6 +100,81 @@ async def test_as_the_store_has_answered(url: str, monkeypatch: pytest.MonkeyPat
     assert await twice(url, handler) == (["cancelled", "done"],) * 2
 
 
+async def test_as_the_store_answers_several_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them is cancelled just before it is told: it hears of that in its place, not ahead of the others."""
+    monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
+    plain = MemoryWorld.append
+    to_cancel: list[asyncio.Task[None]] = []
+
+    def heard(world: MemoryWorld, batch: Batch) -> asyncio.Future[Answer]:
+        answer = plain(world, batch)
+        if to_cancel and sum(record.type == "call.outcome" for record in batch.records) > 1:
+            answer.add_done_callback(lambda _: to_cancel.pop().cancel())
+        return answer
+
+    monkeypatch.setattr(MemoryWorld, "append", heard)
+
+    async def handler(turn: Turn) -> list[str]:
+        said: list[str] = []
+
+        async def one(n: int) -> None:
+            try:
+                await turn.step(quick, n)
+                said.append(f"{n} done")
+            except asyncio.CancelledError:
+                said.append(f"{n} cancelled")
+
+        spinning = asyncio.create_task(spin(0.2 if turn.attempt == 1 else 0))
+        tasks = [asyncio.create_task(one(n)) for n in (1, 2, 3)]
+        if turn.attempt == 1:
+            to_cancel.append(tasks[2])
+        else:
+            asyncio.get_running_loop().call_later(0.05, tasks[2].cancel)
+        await asyncio.wait([*tasks, spinning])
+        await turn.step(quick, len(said))
+        return said
+
+    assert await twice(url, handler) == (["1 done", "2 done", "3 cancelled"],) * 2
+
+
+async def test_a_checkpoint_that_is_being_stored_with_an_outcome(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log says which comes first, and the code hears it so."""
+    plain = MemoryWorld.append
+
+    async def later(world: MemoryWorld, batch: Batch) -> Answer:
+        if any(record.type == "checkpoint.written" for record in batch.records):
+            await asyncio.sleep(0.1)
+        return await plain(world, batch)
+
+    monkeypatch.setattr(MemoryWorld, "append", later)
+
+    async def handler(turn: Turn) -> list[str]:
+        said: list[str] = []
+
+        async def first() -> None:
+            said.append(f"{await turn.step(quick, 1)}")
+            writer.cancel()
+
+        async def second() -> None:
+            said.append(f"{await turn.step(quick, 2)}")
+
+        async def writing() -> None:
+            try:
+                await turn.checkpoint("draft", "text")
+            except asyncio.CancelledError:
+                said.append("cancelled")
+
+        beside = [asyncio.create_task(first()), asyncio.create_task(second())]
+        writer = asyncio.create_task(writing())
+        await asyncio.wait([*beside, writer])
+        await turn.step(quick, len(said))
+        return said
+
+    assert await twice(url, handler) == (["1", "2", "cancelled"],) * 2
+
+
 async def test_while_it_waits_for_its_place(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.engine.order._MOST_PASSES", 10**9)
 

@@ -6,6 +6,9 @@ import anyio
 import pytest
 
 from journal import Journal, Turn, TurnFailed, never
+from journal.core.ports import Answer, Batch
+from journal.worlds.memory import MemoryWorld
+from tests.engine.test_order import twice
 
 pytestmark = pytest.mark.anyio
 
@@ -70,3 +73,43 @@ async def test_a_call_that_is_cancelled_twice_is_cancelled_on_replay_too(passes:
         with pytest.raises(TurnFailed):
             await work.run(None, run_id="r")
         assert await (await journal.retry("r")).settle(5, serve=True)
+
+
+async def test_a_timeout_runs_out_in_a_group_that_is_cancelled_before_the_block_has_heard_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group cancels in each pass; whether the block raises `TimeoutError` is not to rest on how many there are."""
+    plain = MemoryWorld.append
+
+    async def later(world: MemoryWorld, batch: Batch) -> Answer:
+        if any(record.type == "call.outcome" and record.key == "t1/endless#1" for record in batch.records):
+            await asyncio.sleep(0.3)
+        return await plain(world, batch)
+
+    monkeypatch.setattr(MemoryWorld, "append", later)
+    has_heard = asyncio.Event()
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            has_heard.set()
+
+    async def handler(turn: Turn) -> list[str]:
+        said: list[str] = []
+
+        async def child() -> None:
+            try:
+                async with turn.timeout(0.01):
+                    await turn.step(endless)
+            except TimeoutError:
+                said.append("out of time")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(child)
+            await turn.step(has_heard.wait)
+            group.cancel_scope.cancel()
+        await turn.step(one, str(said))
+        return said
+
+    assert await twice("memory:", handler) == (["out of time"],) * 2

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from journal import Journal, Turn, TurnBlocked
+from tests.engine.test_order import twice
 
 pytestmark = [
     pytest.mark.anyio,
@@ -43,6 +44,27 @@ async def test_parallel_calls_are_served_in_their_order(url: str) -> None:
         again = await (await journal.retry("r")).settle(10, serve=True)
     assert sorted(acted) == [0, 1, 2], "each once"
     assert len(first) == len(again) == 3
+
+
+async def test_a_task_goes_on_once_all_were_made_on_replay_too() -> None:
+    """What is recorded is there at once; but the code that makes the tasks is in the midst of that."""
+
+    async def echo(n: int) -> int:
+        return n
+
+    async def handler(turn: Turn) -> list[str]:
+        said: list[str] = []
+
+        async def one(n: int) -> None:
+            said.append(f"asks {n}")
+            said.append(f"has {await turn.step(echo, n)}")
+
+        await asyncio.gather(one(1), one(2))
+        return said
+
+    live, replayed = await twice("memory:", handler)
+    assert live == replayed
+    assert live[:2] == ["asks 1", "asks 2"]
 
 
 async def test_a_divergence_at_the_very_beginning_ends_the_handler(url: str) -> None:

@@ -100,6 +100,41 @@ async def test_who_joined_is_cancelled_when_the_outcome_is_there(url: str) -> No
     assert await twice(url, handler) == (["joiner cancelled"],) * 2
 
 
+@pytest.mark.parametrize("passes", range(2, 8))
+@pytest.mark.parametrize("cancels", [1, 2, 6])
+async def test_who_joined_is_cancelled_and_cancels_the_first_over_it(
+    url: str, passes: int, cancels: int
+) -> None:
+    """The first has its outcome by then, or has not; the log is to say it in the order in which the code heard it."""
+
+    async def handler(turn: Turn) -> str:
+        async def joining() -> str:
+            named = step(quick).options(key="one")
+            first = asyncio.create_task(turn.step(named, 1))
+            await asyncio.sleep(0)
+            try:
+                return str(await turn.step(named, 1))
+            except asyncio.CancelledError:
+                first.cancel()
+                return "cancelled"
+
+        joiner = asyncio.create_task(joining())
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        for _ in range(cancels):
+            joiner.cancel()
+            await asyncio.sleep(0)
+        try:
+            said = await joiner
+        except asyncio.CancelledError:
+            said = "cancelled again"
+        await turn.step(quick, len(said))
+        return said
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed
+
+
 async def test_the_first_is_cancelled_and_who_joined_makes_it_anew(url: str) -> None:
     slow = Slow(gates=2)
 

@@ -324,15 +324,20 @@ async def test_an_attempt_that_never_rests_goes_on_all_the_same(
     assert await twice(url, handler) == ([0, 1, 2], [0, 1, 2])
 
 
-async def test_a_loop_that_does_not_show_what_is_ready(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvloop: an attempt counts as at rest after a number of passes."""
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that does not show what is ready (uvloop): an attempt counts as at rest after a number of passes."""
     plain = Order.__init__
 
-    def blind(self: Order, attempt: Any) -> None:
+    def init(self: Order, attempt: Any) -> None:
         plain(self, attempt)
         self._ready = None
 
-    monkeypatch.setattr(Order, "__init__", blind)
+    monkeypatch.setattr(Order, "__init__", init)
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_loop_that_does_not_show_what_is_ready(url: str) -> None:
     gates = Gates(*"ab")
 
     async def handler(turn: Turn) -> list[str]:
@@ -352,6 +357,33 @@ async def test_a_loop_that_does_not_show_what_is_ready(url: str, monkeypatch: py
         return came
 
     assert await twice(url, handler) == (["b", "a"], ["b", "a"])
+
+
+@pytest.mark.usefixtures("blind")
+async def test_such_a_loop_hands_nothing_out_while_the_code_is_busy_the_first_time_either(url: str) -> None:
+    go = asyncio.Event()
+
+    async def quick() -> None:
+        pass
+
+    async def handler(turn: Turn) -> list[str]:
+        came: list[str] = []
+
+        async def busy() -> None:
+            await turn.step(quick)
+            go.set()
+            for _ in range(60):
+                await asyncio.sleep(0)
+            came.append("busy")
+
+        async def beside() -> None:
+            await turn.step(go.wait)
+            came.append("beside")
+
+        await asyncio.gather(busy(), beside())
+        return came
+
+    assert await twice(url, handler) == (["busy", "beside"], ["busy", "beside"])
 
 
 # Races and timeouts ----------------------------------------------------------------------------------
