@@ -27,6 +27,7 @@ from journal.engine.context import CallContext
 from journal.engine.log import logger
 from journal.engine.opening import open_attempt
 from journal.engine.renewal import Renewals
+from journal.engine.scope import outside
 
 if TYPE_CHECKING:
     from journal.engine.agent import Agent
@@ -79,7 +80,7 @@ class Runtime:
     async def open(self) -> None:
         """Open the store; every caller waits for the same opening."""
         if self._keeper is None:
-            self._keeper = self._loop.create_task(self._keep(), name="journal keeper")
+            self._keeper = outside().run(self._loop.create_task, self._keep(), name="journal keeper")
         await asyncio.shield(self._ready)
 
     async def close(self) -> None:
@@ -138,7 +139,7 @@ class Runtime:
         if asyncio.current_task() is None:
             self._asked.put_nowait((fn, args))
         else:
-            self._group.start_soon(fn, *args)
+            outside().run(self._group.start_soon, fn, *args)
 
     async def _start_for_callbacks(self) -> None:
         """Start what callbacks ask for: a task group takes it from tasks only."""
