@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from journal import Journal, NotInTurn, Turn, io
+from journal.core.errors import InvalidOptions
 
 pytestmark = pytest.mark.anyio
 whose: ContextVar[str] = ContextVar("whose", default="nobody's")
@@ -58,10 +59,10 @@ async def test_it_does_not_see_whose_call_runs_it(place: str, journals: tuple[Jo
         whose.set("the outer handler's")
 
         async def ask(count: int) -> list[Any]:
-            return await inner.run(count, run_id="inner")
+            return list(await inner.run(count, run_id="inner"))
 
         def ask_there(count: int) -> list[Any]:
-            return inner.run_sync(count, run_id="inner")
+            return list(inner.run_sync(count, run_id="inner"))
 
         match place:
             case "step":
@@ -93,3 +94,55 @@ async def test_a_journal_that_a_handler_opens_keeps_nothing_of_it(journals: tupl
     async with outside, inside_of:
         await outer.run(20, run_id="outer")
         assert await deps.run(None, run_id="later") == "nobody's"
+
+
+@pytest.mark.parametrize("how", ["run", "in a step", "submitted", "itself"])
+async def test_a_turn_that_would_wait_for_its_own_run_is_told(
+    how: str, journals: tuple[Journal, Journal]
+) -> None:
+    outside, inside_of = journals
+
+    @outside.agent
+    async def talk(turn: Turn, text: str) -> str:
+        if text == "next":
+            return text
+        run = turn.run_id
+
+        async def ask() -> str:
+            return await talk.run("next", run_id=run, key="next")
+
+        async def wait() -> object:
+            match how:
+                case "run":
+                    return await ask()
+                case "in a step":
+                    return await turn.step(ask)
+                case "submitted":
+                    return await (await talk.submit("next", run_id=run, key="next")).result()
+                case _:
+                    return await talk.run(text, run_id=run)
+
+        with pytest.raises(InvalidOptions, match="of its own run"):
+            await wait()
+        return "told"
+
+    async with outside, inside_of:
+        assert await talk.run("first", run_id="r", timeout=30) == "told"
+        assert await talk.run("next", run_id="r", key="next", timeout=30) == "next"
+
+
+async def test_it_may_wait_for_a_run_of_that_name_elsewhere_and_for_what_has_ended(tmp_path: Path) -> None:
+    here, there = Journal(f"memory:{tmp_path.name}"), Journal(f"memory:{tmp_path.name}-other")
+
+    @there.agent
+    async def inner(turn: Turn, text: str) -> str:
+        return text
+
+    @here.agent
+    async def talk(turn: Turn, text: str) -> list[str]:
+        before = [] if text == "first" else await talk.run("first", run_id=turn.run_id, key="first")
+        return [*before, await inner.run(text, run_id=turn.run_id, key=text)]
+
+    async with here, there:
+        assert await talk.run("first", run_id="r", key="first") == ["first"]
+        assert await talk.run("second", run_id="r", key="second") == ["first", "second"]
