@@ -7,7 +7,6 @@ order in which they came; that of a socket comes again, as often as there is som
 
 import asyncio
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from journal.engine.scope import attempt_of
@@ -23,27 +22,27 @@ class Ready:
 
     def __init__(self, handles: "deque[Any]") -> None:
         self._handles = handles
-        self._known: deque[Any] = deque()
-        """Those that were looked at, from the first that may still stand there."""
+        self._known: list[Any] = []
+        """Those that stood there when it was asked last."""
         self._seen = 0
         """The number of the last that was looked at."""
 
     def holds(self, attempt: "Attempt") -> bool:
         """Whether one of them belongs to that attempt."""
-        handles, known = self._handles, self._known
+        # By one call: between two of them, other threads may add to it.
+        handles, known = list(self._handles), self._known
+        self._known = handles
         if not handles:
-            known.clear()
             return False
-        first = handles[0]
-        while known and known[0] is not first:
-            known.popleft()
-        count = len(known)
-        if list(islice(handles, count)) != list(known):
-            known.clear()  # one has left, and come again
-            count = 0
-        if count < len(handles):
-            self._look(list(islice(handles, count, None)))  # a copy, at once: other threads may add to it
-        return attempt.last_ready > self._seen - len(known)
+        left, count = 0, len(known)
+        while left < count and known[left] is not handles[0]:
+            left += 1
+        kept = count - left
+        if handles[:kept] != known[left:]:
+            kept = 0  # one has left, and come again
+        if kept < len(handles):
+            self._look(handles[kept:])
+        return attempt.last_ready > self._seen - len(handles)
 
     def _look(self, new: list[Any]) -> None:
         for handle in new:
@@ -51,7 +50,6 @@ class Ready:
             attempt = attempt_of(handle._context)  # noqa: SLF001 - nothing public shows it
             if attempt is not None:
                 attempt.last_ready = self._seen
-        self._known += new
 
 
 def ready_of(loop: asyncio.AbstractEventLoop) -> Ready | None:

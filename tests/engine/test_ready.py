@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import sys
+import threading
 from collections import deque
 from contextvars import Context, copy_context
 from types import SimpleNamespace
@@ -99,3 +101,34 @@ async def test_the_handle_of_a_socket_comes_again_and_hides_nothing() -> None:
     with ours, theirs:
         async with journal:
             assert await work.run(None) == [False, True, False, True]
+
+
+@pytest.mark.anyio
+async def test_while_other_threads_add_to_it() -> None:
+    """Threads hand in callbacks whenever they like, as the writers of stores and sync steps do."""
+    loop = asyncio.get_running_loop()
+    ready = ready_of(loop)
+    assert ready is not None
+    is_over, waiting = threading.Event(), threading.Semaphore(100)
+
+    def add() -> None:
+        while not is_over.is_set():
+            if waiting.acquire(timeout=0.01):
+                loop.call_soon_threadsafe(waiting.release)
+
+    interval = sys.getswitchinterval()
+    threads = [threading.Thread(target=add) for _ in range(2)]
+    attempt: Any = SimpleNamespace(last_ready=0)
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(400):
+            for _ in range(50):
+                assert not ready.holds(attempt)
+            await asyncio.sleep(0)
+    finally:
+        sys.setswitchinterval(interval)
+        is_over.set()
+        for thread in threads:
+            thread.join()
