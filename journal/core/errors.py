@@ -332,9 +332,11 @@ class TurnFailed(TurnError):
         self.type, self.code, self.data, self.text = type, code, data, text
         detail = f" ({code})" if code else ""
         said = f": {text}" if text else ""
+        # A plain retry keeps what may have happened, and would fail with it again.
+        settle = " --settle N=JSON, or N=did-not-run," if type == "journal.OutcomeUnknown" else ""
         super().__init__(
             f"turn {turn_id!r} of run {run_id!r} failed with {type}{detail}{said} "
-            f"(journal show {run_id} has its calls; journal retry {run_id} goes on from there)",
+            f"(journal show {run_id} has its calls; journal retry {run_id}{settle} goes on from there)",
             run_id=run_id,
             turn_id=turn_id,
         )

@@ -60,7 +60,7 @@ from journal.engine.inputs import SentInputs
 from journal.engine.joining import Named
 from journal.engine.order import Order
 from journal.engine.parting import where_inputs_part
-from journal.engine.scope import Scope, enter_root
+from journal.engine.scope import Scope, enter_root, outside
 from journal.engine.snapshots import Reader
 from journal.engine.turn import Turn
 from journal.replay.checkpoints import Checkpoints
@@ -102,6 +102,8 @@ class Attempt:
         self.loop = asyncio.get_running_loop()
         self.thread = get_ident()
         """Of the event loop."""
+        self.outside = outside()
+        """The context it was started in."""
         self.holding = holding
         self.history = history
         self.agent = agent
@@ -168,7 +170,8 @@ class Attempt:
             await self._finish("cancelled")
             return
         self.deps = await self.runtime.resources()
-        self._handler = self.loop.create_task(self._handle(), name=f"journal turn {holding.run}")
+        name = f"journal turn {holding.run}"
+        self._handler = self.outside.copy().run(self.loop.create_task, self._handle(), name=name)
         stopped: asyncio.CancelledError | None = None
         try:
             await self._until_done(self._handler)

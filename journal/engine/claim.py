@@ -47,6 +47,8 @@ UNKNOWN_SECONDS = 60.0
 """How long an unanswered batch is offered again before the turn is given up here; longer while its lease lasts."""
 ENDING_SECONDS = 5.0
 """How long it is when the turn is to stop here anyway."""
+BLOB_BYTES = 32 * 1024 * 1024
+"""How much of blobs a batch carries, about: stores take no statement of any size, and leases are to outlast each."""
 _Waiter = asyncio.Future[Any]
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
 _LANDING = "__journal_landing__"
@@ -196,9 +198,11 @@ class Holding:
             self._records.append(record)
         if blob is not None:
             self._blobs.append(blob)
-        if self._in_flight:
+        if self._in_flight or (len(self._blobs) > 1 and self._is_heavy()):
             waiter: _Waiter = self._loop.create_future()
             self._waiters.append(waiter)
+            if not self._in_flight:
+                self._send()
             return self._wait(waiter)
         batch, waiters = self._pack()
         return self._offer_alone(batch, waiters, None)
@@ -220,7 +224,7 @@ class Holding:
             raise self._lost_error()
         self._queue = self._queue or queue
         late.waiter = self._loop.create_future()
-        is_alone = not self._late and self._may_be_late()
+        is_alone = not self._late and self._may_be_late() and not self._is_heavy()
         self._late.append(late)
         if self._in_flight:
             return await self._wait(late.waiter)
@@ -360,7 +364,9 @@ class Holding:
 
     def _send(self) -> None:
         """Offer everything that was handed in."""
-        if self._late and self._may_be_late():
+        if self._is_heavy():
+            self._offer(self._pack_ahead(), [])
+        elif self._late and self._may_be_late():
             self._offer(*self._pack_late())
         elif self._records or self._waiters or self._queue is not None:
             self._offer(*self._pack())
@@ -369,12 +375,29 @@ class Holding:
         """Whether all is known that lies before what is made late."""
         return not self._unread and (self._queue is None or isinstance(self._queue, Progress))
 
+    def _is_heavy(self) -> bool:
+        """Whether blobs go ahead, since there are too many of them for one batch."""
+        return len(self._blobs) > 1 and sum(len(blob.data) for blob in self._blobs) > BLOB_BYTES
+
+    def _pack_ahead(self) -> Batch:
+        """The first of the blobs, alone: what refers to them comes behind, and if it does not come they do no harm."""
+        size = count = 0
+        while count < len(self._blobs) and size < BLOB_BYTES:
+            size += len(self._blobs[count].data)
+            count += 1
+        ahead, self._blobs = self._blobs[:count], self._blobs[count:]
+        self._in_flight = True
+        return Batch(self.run, self._ids.next(), Held(self.claim, self.prev_batch), blobs=tuple(ahead))
+
     def _pack_late(self) -> tuple[Batch, list[_Waiter]]:
         """Everything that was handed in, and behind it what is made only now, at just this head."""
         plain, late, self._late = len(self._records), self._late, []
         waiters = list(self._waiters)
-        for one in late:
-            record, blobs = one.make(one is late[0])
+        for place, one in enumerate(late):
+            if place and self._is_heavy():
+                late, self._late = late[:place], late[place:]
+                break
+            record, blobs = one.make(place == 0)
             self._records.append(record)
             self._blobs += blobs
             assert one.waiter is not None

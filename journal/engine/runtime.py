@@ -17,7 +17,7 @@ import anyio
 import anyio.abc
 
 from journal.core.clock import Clock
-from journal.core.errors import ControlFlow, HandlerAborted, JournalError
+from journal.core.errors import ControlFlow, HandlerAborted, InvalidOptions, JournalError
 from journal.core.ports import Claimed, Claims, Release, World
 from journal.core.records import MIN_READER
 from journal.engine.attempt import Attempt
@@ -27,6 +27,7 @@ from journal.engine.context import CallContext
 from journal.engine.log import logger
 from journal.engine.opening import open_attempt
 from journal.engine.renewal import Renewals
+from journal.engine.scope import attempt_of, outside
 
 if TYPE_CHECKING:
     from journal.engine.agent import Agent
@@ -79,7 +80,7 @@ class Runtime:
     async def open(self) -> None:
         """Open the store; every caller waits for the same opening."""
         if self._keeper is None:
-            self._keeper = self._loop.create_task(self._keep(), name="journal keeper")
+            self._keeper = outside().run(self._loop.create_task, self._keep(), name="journal keeper")
         await asyncio.shield(self._ready)
 
     async def close(self) -> None:
@@ -138,7 +139,7 @@ class Runtime:
         if asyncio.current_task() is None:
             self._asked.put_nowait((fn, args))
         else:
-            self._group.start_soon(fn, *args)
+            outside().run(self._group.start_soon, fn, *args)
 
     async def _start_for_callbacks(self) -> None:
         """Start what callbacks ask for: a task group takes it from tasks only."""
@@ -284,6 +285,7 @@ class Runtime:
         """
         if await self._has_ended(run, turn):
             return None
+        self._refuse_own(run, turn)
         if not serve:
             await self._follow_to_end(run, turn)
             return None
@@ -299,6 +301,20 @@ class Runtime:
             waiting.discard(waiter)
             if not waiting:
                 self._waiters.pop((run, turn), None)
+
+    def _refuse_own(self, run: str, turn: str) -> None:
+        """Whoever waits is within a turn of that run itself: it would be for ever, since turns come one by one."""
+        attempt = attempt_of()
+        if attempt is None or attempt.is_over or attempt.holding.run != run:
+            return
+        if (attempt.runtime.world.url, attempt.runtime.journal.namespace) == (
+            self.world.url,
+            self.journal.namespace,
+        ):
+            raise InvalidOptions(
+                f"turn {attempt.turn_id!r} of run {run!r} would wait for turn {turn!r} of its own run, which cannot "
+                "end before it has: submit it and return, or use another run_id"
+            )
 
     async def _has_ended(self, run: str, turn: str) -> bool:
         info = await self.world.turn(run, turn)

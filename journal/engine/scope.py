@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Collection
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from itertools import islice
 from threading import get_ident
 from typing import TYPE_CHECKING
@@ -152,6 +152,15 @@ def attempt_of(context: Context | None = None) -> "Attempt | None":
     """The attempt that runs in that context, or in the current one."""
     scope = _current.get() if context is None else context.get(_current)
     return None if scope is None else scope.attempt
+
+
+def outside() -> Context:
+    """For what a turn starts and that is not of it: the context that the turn itself was started in.
+
+    An agent that a call runs, and a journal that a handler opens, are not to see whose call and task that was.
+    """
+    scope = _current.get()
+    return copy_context() if scope is None else scope.attempt.outside.copy()
 
 
 def enter_root(scope: Scope) -> None:
