@@ -6,6 +6,7 @@ import click
 
 from journal.cli.carrying import Tally, carry_all
 from journal.cli.logs import configure_logs
+from journal.cli.numbers import seconds
 from journal.cli.opening import check_exists
 from journal.cli.output import remark
 from journal.cli.settings import Settings, common_options, settings_of
@@ -28,7 +29,7 @@ from journal.worlds import open_world
 @click.option(
     "--wait",
     "wait_seconds",
-    type=click.FloatRange(min=0),
+    type=seconds,
     default=30.0,
     show_default=True,
     metavar="SECONDS",

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from journal.cli.numbers import call_number
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -73,7 +75,7 @@ _OPTIONS = (
 
 
 at_option = click.option(
-    "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
+    "--at", type=call_number, metavar="N", help="As call N found them (numbered as in `journal show`)."
 )
 """Of what prints something that stands at a place of the log."""
 

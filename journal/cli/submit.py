@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from journal.cli.fitting import fit_input
+from journal.cli.numbers import number, seconds
 from journal.cli.opening import app_of, run
 from journal.cli.output import emit, remark, say
 from journal.cli.settings import Settings, common_options, settings_of
@@ -23,8 +24,13 @@ from journal.engine.journal import Journal
 @click.option("--input-json", is_flag=True, help="INPUT is JSON; without this it is text.")
 @click.option("--run", "run_id", metavar="ID", help="Start this run, or attach to it. Default: a new run.")
 @click.option("--key", metavar="KEY", help="A further turn of the run, named so that it is submitted once.")
-@click.option("--delay", type=click.FloatRange(0), metavar="SECONDS", help="Due only after that long.")
-@click.option("--priority", type=int, default=0, help="Higher goes first.")
+@click.option("--delay", type=seconds, metavar="SECONDS", help="Due only after that long.")
+@click.option(
+    "--priority",
+    type=number(int, "how urgent it is, 0 as usual", such_as=5),
+    default=0,
+    help="Higher goes first.",
+)
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait for the turn to end, and print its output.")
 @click.option("--unchecked", is_flag=True, help="Submit to an agent that is not known here.")
 @common_options
