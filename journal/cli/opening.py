@@ -85,11 +85,13 @@ def run(
     *,
     makes_store: bool = False,
     besides: str | None = None,
+    check: Callable[[Journal], Awaitable[None]] | None = None,
 ) -> T:
     """Open the journal, run `main` on it, close it.
 
     Raises `WorldUnavailable` if there is no store yet, unless the verb `makes_store`. `besides`: what else is not
-    there, to be said with it, and with `RunNotFound`.
+    there, to be said with it, and with `RunNotFound`. `check` is run before anything is opened: what it refuses leaves
+    no empty store behind.
     """
     configure_logs("debug" if settings.debug else "warning")
     journal = open_journal(settings)
@@ -97,6 +99,8 @@ def run(
     async def opened() -> T:
         if not makes_store and not callable(journal.url):
             await check_exists(journal.url, besides)
+        if check is not None:
+            await check(journal)
         async with journal:
             try:
                 return await main(journal)

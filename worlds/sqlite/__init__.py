@@ -21,7 +21,7 @@ from journal.worlds.opening import resolve_url
 from journal.worlds.sqlite.connection import StoreFile, connect, damaged, world_error
 from journal.worlds.sqlite.door import Door
 from journal.worlds.sqlite.locks import Holder, Turnstile
-from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path
+from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path, refuse_strangers
 from journal.worlds.sqlite.transaction import Transactor
 from journal.worlds.sqlite.world import SqliteWorld
 from journal.worlds.url_parameters import check_parameters
@@ -100,6 +100,7 @@ def _open(
 ) -> tuple[Transactor, Holder]:
     try:
         prepare_path(path)
+        refuse_strangers(path, url)
         return _open_file(path, url, namespace, clock, busy_seconds)
     except sqlite3.Error as error:
         raise world_error(error, url) from error

@@ -54,6 +54,25 @@ def migrate(connection: sqlite3.Connection, url: str) -> None:
             raise
 
 
+def refuse_strangers(path: Path, url: str) -> None:
+    """Raise `WorldCorrupt` for a file that is no database of ours, before anything is made beside it.
+
+    What cannot be told without a lock is left to `migrate`.
+    """
+    # Where there is a write-ahead log the database may stand in it; without one the file alone is looked at.
+    how = "mode=ro" if os.path.exists(f"{path}-wal") else "immutable=1"
+    with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as connection:
+        try:
+            found: int = connection.execute("pragma user_version").fetchone()[0]
+            _check_kind(connection, found, url)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise WorldCorrupt(
+                    "this file is no database: give another path, or, if it was a store, restore it from a backup",
+                    world=url,
+                ) from error
+
+
 def pending_script(path: Path, url: str) -> str:
     """What `migrate` would run on that file, which need not be there; empty if its schema is ours. Raises likewise."""
     place = f"{path.as_uri()}?mode=ro" if path.exists() else "file::memory:"
