@@ -66,6 +66,8 @@ class _Rich:
         try:
             plain = self._to_plain(value)
         except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+            if isinstance(value, collections.abc.Awaitable):
+                values.encode(value, what=what)  # says what is to be done
             raise InvalidValue(what=what, path="", reason=_without_input(error)) from None
         data = values.encode(plain, what=what)
         return data, self._read_back(data, what)
