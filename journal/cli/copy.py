@@ -16,7 +16,7 @@ from journal.core.errors import RunGone, RunNotFound
 from journal.core.ids import check_id
 from journal.core.ports import World
 from journal.engine.moving import Mover, all_runs
-from journal.worlds import open_world, redact_url, resolve_url, world_exists
+from journal.worlds import open_to_read, open_world, redact_url, resolve_url, world_exists
 
 
 @click.command
@@ -60,7 +60,9 @@ async def _copy(
     tally = Tally(settings)
     await check_exists(source)
     async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(open_world(source, namespace=namespace))
+        here = await stack.enter_async_context(
+            (open_world if freeze else open_to_read)(source, namespace=namespace)
+        )
         asked = list(dict.fromkeys(runs)) or [info.run for info in await all_runs(here)]
         if not await world_exists(target) and not await _has_any(here, asked):
             for run in asked:

@@ -49,7 +49,7 @@ def command(
         world, found = (await journal.runtime()).world, await journal.runs(query)
         return world.url, found, {info.run for info in found if await _is_held_back(world, info)}
 
-    url, found, held_back = run(settings, read)
+    url, found, held_back = run(settings, read, only_looks=True)
     if settings.as_json:
         for info in found:
             emit(info_of(info, held_back=info.run in held_back))

@@ -22,11 +22,12 @@ from journal.worlds.sqlite.connection import StoreFile, connect, damaged, world_
 from journal.worlds.sqlite.door import Door
 from journal.worlds.sqlite.locks import Holder, Turnstile
 from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path, refuse_strangers
+from journal.worlds.sqlite.readonly import open_readonly
 from journal.worlds.sqlite.transaction import Transactor
 from journal.worlds.sqlite.world import SqliteWorld
 from journal.worlds.url_parameters import check_parameters
 
-__all__ = ["SqliteWorld", "exists", "open_sqlite", "pending_sql"]
+__all__ = ["SqliteWorld", "exists", "open_sqlite", "open_to_read", "pending_sql"]
 
 BUSY_SECONDS = 10.0
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -67,6 +68,16 @@ async def open_sqlite(
         yield world
     finally:
         await world.aclose()
+
+
+@asynccontextmanager
+async def open_to_read(
+    url: str, *, namespace: str = "default", clock: Clock | None = None
+) -> AsyncIterator[SqliteWorld]:
+    """Open a store that this user cannot write, for reading alone. Raises `WorldReadOnly` if it cannot be."""
+    url, path = _place(url)
+    async with open_readonly(path, url, namespace=namespace, clock=clock or SystemClock()) as world:
+        yield world
 
 
 async def exists(url: str) -> bool:
