@@ -120,7 +120,7 @@ def run(
 async def check_exists(url: str | None, besides: str | None = None) -> None:
     """Raise `WorldUnavailable` if there is no store at `url`: who only looks shall make none by a typo."""
     if not await world_exists(url):
-        advice = "check --world (what submits or works makes one)"
+        advice = "check --world or --app (what submits or works makes one)"
         raise WorldUnavailable(
             f"there is no store here, and none was made: {advice}"
             if besides is None
