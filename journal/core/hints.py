@@ -4,7 +4,8 @@ import re
 import shlex
 
 _COMMAND = re.compile(
-    r"\bjournal (cancel|checkpoints|diff|docs|export|files|fork|log|replay|retry|runs|show|stats|verify|workers?)\b"
+    r"\bjournal (?:(?:runs|stats|workers?)\b"
+    r"|(?:cancel|checkpoints|diff|docs|export|files|fork|log|replay|retry|show|verify)\b(?= \S))"  # of a run
     r"(?! --(?:app|world|namespace)\b)"
 )
 

@@ -20,7 +20,7 @@ def command_options(journal: "Journal") -> str:
     url = None
     if (
         isinstance(journal.url, str)
-        and journal.url != "memory:"
+        and not journal.url.startswith("memory:")
         and resolve_url(journal.url) != default_url()
     ):
         url = redact_url(resolve_url(journal.url))

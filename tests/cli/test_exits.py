@@ -122,7 +122,7 @@ def test_waiting_for_a_failed_turn_is_1(cli: Cli) -> None:
     cli("worker", "--until-idle")
     failed = cli("submit", "support", "fail", "--run", "r", "--wait")
     assert (failed.exit_code, failed.stdout) == (1, "")
-    assert "failed with ValueError: no (journal show r has its calls" in failed.stderr
+    assert "failed with ValueError: no (journal show --world sqlite:" in failed.stderr
 
 
 def test_waiting_for_a_cancelled_turn_is_7(cli: Cli) -> None:

@@ -112,7 +112,7 @@ def test_runs_filters_and_pages(cli: Cli) -> None:
     assert names("--before", str(page[-1]["position"])) == ["a"]
     text = cli("runs", "--limit", "2")
     assert text.stdout.splitlines()[0].split() == ["RUN", "AGENT", "STATUS", "TURNS", "RECORDS", "CREATED"]
-    assert f"journal runs --before {page[-1]['position']}" in text.stderr
+    assert f"journal runs --app app --before {page[-1]['position']}" in text.stderr
 
 
 def test_runs_where_there_are_none(cli: Cli) -> None:
