@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from journal.core.errors import CommandRefused, InvalidOptions
+from journal.tools.awaiting import awaited
 from journal.tools.child import Ended, run_child, signal_name
 from journal.tools.command_line import split
 from journal.tools.io import io
@@ -105,6 +106,7 @@ class HostCommands:
             return "any program"
         return ", ".join(sorted(self.allow)) or "nothing"
 
+    @awaited("HostCommands.run")
     async def run(
         self, command: str | Sequence[str], *, stdin: str | bytes = b"", timeout: float | None = None
     ) -> CommandResult:

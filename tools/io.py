@@ -81,6 +81,11 @@ class CallContext(Protocol):
     """One try of one call, as its code sees it. The engine provides it."""
 
     @property
+    def unawaited(self) -> dict[object, str]:
+        """What was asked for and has not begun yet, by name; see `awaiting.py`."""
+        ...
+
+    @property
     def idempotency_key(self) -> str:
         """The same in every try of this call and after every crash, and of no other call: give it to the service."""
         ...

@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 
 from journal.core.errors import InvalidOptions, MissingExtra, PathRefused, ShellStopped
+from journal.tools.awaiting import awaited
 from journal.tools.child import Ended, run_child, signal_name
 from journal.tools.io import io
 from journal.tools.limits import checked_bytes, checked_seconds, is_utf8
@@ -150,6 +151,7 @@ class Shell:
         if self.max_output > _MOST_OUTPUT:
             raise InvalidOptions(f"max_output={max_output}: at most {_MOST_OUTPUT:,} bytes")
 
+    @awaited("shell.run")
     async def run(self, command: str) -> ShellResult:
         """Run a script, inside a tool or a step. That it failed is told by the result.
 

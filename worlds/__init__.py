@@ -6,6 +6,22 @@ SQLite at `.journal/journal.db` of the project. Next: `journal.core.ports` for w
 `journal.worlds.contract` for how that is judged.
 """
 
-from journal.worlds.opening import default_url, open_world, pending_sql, redact_url, resolve_url, world_exists
+from journal.worlds.opening import (
+    default_url,
+    open_to_read,
+    open_world,
+    pending_sql,
+    redact_url,
+    resolve_url,
+    world_exists,
+)
 
-__all__ = ["default_url", "open_world", "pending_sql", "redact_url", "resolve_url", "world_exists"]
+__all__ = [
+    "default_url",
+    "open_to_read",
+    "open_world",
+    "pending_sql",
+    "redact_url",
+    "resolve_url",
+    "world_exists",
+]

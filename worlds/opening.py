@@ -4,13 +4,13 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from journal.core.clock import Clock
-from journal.core.errors import WorldReadOnly, WorldUnknown
+from journal.core.errors import WorldReadOnly, WorldUnavailable, WorldUnknown
 from journal.core.ports import World
 
 GROUP = "journal.worlds"
@@ -51,6 +51,30 @@ async def open_world(
     if resolved == _project_url():
         _prepare_folder(Path(resolved.removeprefix("sqlite:")).parent, world=resolved)
     async with opener(resolved, namespace=namespace, clock=clock) as world:
+        yield world
+
+
+@asynccontextmanager
+async def open_to_read(
+    url: str | None = None, *, namespace: str = "default", clock: Clock | None = None
+) -> AsyncIterator[World]:
+    """`open_world` for who only looks: a store that cannot be written is opened all the same, if its world can do that.
+
+    A world may offer it: `open_to_read`, as its opener, in the module of that. Raises as `open_world` does.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            world = await stack.enter_async_context(open_world(url, namespace=namespace, clock=clock))
+        except WorldReadOnly as refused:
+            resolved = resolve_url(url)
+            module = sys.modules.get(getattr(_find_opener(resolved), "__module__", ""))
+            offered: Opener | None = getattr(module, "open_to_read", None)
+            if offered is None:
+                raise
+            try:
+                world = await stack.enter_async_context(offered(resolved, namespace=namespace, clock=clock))
+            except WorldUnavailable:
+                raise refused from None
         yield world
 
 

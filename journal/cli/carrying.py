@@ -25,6 +25,7 @@ class Tally:
     def __init__(self, settings: Settings) -> None:
         self.counts: Counter[str] = Counter()
         self._as_json = settings.as_json
+        self._settings = settings
         self._progress: Progress | None = None
         self._records = 0
 
@@ -64,7 +65,7 @@ class Tally:
     def fail(self, run: str, error: JournalError) -> None:
         """A run that could not be carried over; the others go on."""
         self.counts["failed"] += 1
-        shown = {"run": run, "result": "failed", **exits.described(error)}
+        shown = {"run": run, "result": "failed", **exits.described(error, self._settings)}
         self._print(shown, f"{'failed':8}{run}  {exits.message_of(error)}", "bad")
 
     def _print(self, value: Any, text: str, mark: Mark) -> None:

@@ -1,18 +1,22 @@
 """`journal copy SRC DST`."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import click
 
 from journal.cli.carrying import Tally, carry_all
 from journal.cli.logs import configure_logs
+from journal.cli.numbers import seconds
 from journal.cli.opening import check_exists
 from journal.cli.output import remark
 from journal.cli.settings import Settings, common_options, settings_of
 from journal.core.clock import SystemClock
+from journal.core.errors import RunGone, RunNotFound
 from journal.core.ids import check_id
+from journal.core.ports import World
 from journal.engine.moving import Mover, all_runs
-from journal.worlds import open_world
+from journal.worlds import open_to_read, open_world, redact_url, resolve_url, world_exists
 
 
 @click.command
@@ -28,7 +32,7 @@ from journal.worlds import open_world
 @click.option(
     "--wait",
     "wait_seconds",
-    type=click.FloatRange(min=0),
+    type=seconds,
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -55,10 +59,19 @@ async def _copy(
     namespace = check_id(settings.namespace or "default", "namespace")
     tally = Tally(settings)
     await check_exists(source)
-    async with (
-        open_world(source, namespace=namespace) as here,
-        open_world(target, namespace=namespace) as there,
-    ):
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(
+            (open_world if freeze else open_to_read)(source, namespace=namespace)
+        )
+        asked = list(dict.fromkeys(runs)) or [info.run for info in await all_runs(here)]
+        if not await world_exists(target) and not await _has_any(here, asked):
+            for run in asked:
+                tally.fail(run, RunNotFound(run_id=run, world=here.url))
+            remark(
+                f"{here.url} → {redact_url(resolve_url(target))}: {tally.summary()}; nothing was made there"
+            )
+            return tally.exit_code
+        there = await stack.enter_async_context(open_world(target, namespace=namespace))
         mover = Mover(
             here,
             there,
@@ -68,8 +81,18 @@ async def _copy(
             on_progress=tally.on_records,
         )
         await mover.check()
-        asked = list(dict.fromkeys(runs)) or [info.run for info in await all_runs(here)]
         with tally.shown(len(asked)):
             await carry_all(mover, asked, tally)
         remark(f"{here.url} → {there.url}: {tally.summary()}")
     return tally.exit_code
+
+
+async def _has_any(world: World, runs: list[str]) -> bool:
+    """Whether one of them is there, or was."""
+    for run in runs:
+        try:
+            if await world.run(run) is not None:
+                return True
+        except RunGone:
+            return True  # it may have been moved to the target
+    return False

@@ -6,6 +6,7 @@ import click
 
 from journal.cli import exits
 from journal.cli.between import between, tell
+from journal.cli.numbers import call_number
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, records, with_found
 from journal.cli.settings import Settings, common_options, settings_of
@@ -20,7 +21,7 @@ _BLOBS = 64
 @click.command
 @click.argument("left", metavar="RUN_A")
 @click.argument("right", metavar="RUN_B|N")
-@click.argument("last", metavar="[M]", type=click.IntRange(1), required=False)
+@click.argument("last", metavar="[M]", type=call_number, required=False)
 @click.option("--all", "shows_all", is_flag=True, help="Every difference, not only the first.")
 @common_options
 @settings_of

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from journal.cli.settings import Settings
 from journal.core.errors import (
     BundleError,
     FileMissing,
@@ -103,11 +104,11 @@ def _is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def described(error: BaseException) -> dict[str, Any]:
+def described(error: BaseException, settings: Settings) -> dict[str, Any]:
     """What `--json` says of `error`."""
     told: dict[str, Any] = {
         "type": type(error).__name__,
-        "message": message_of(error),
+        "message": settings.directed(message_of(error)),
         "exit_code": code_of(error),
     }
     if isinstance(error, WorldError) and error.run_id is not None:

@@ -42,4 +42,4 @@ def command(settings: Settings, run_id: str, output: str | None) -> None:
         else:
             remark(f"{output}: {done.records:,} records, {done.blobs:,} blobs, read back")
 
-    run(settings, export)
+    run(settings, export, only_looks=True)

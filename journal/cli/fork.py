@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from journal.cli.fitting import fit_input, parse_value
+from journal.cli.numbers import call_number
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import check_file, is_file, no_file
@@ -22,7 +23,7 @@ from journal.replay.bundle import Bundle
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--at",
-    type=click.IntRange(1),
+    type=call_number,
     required=True,
     metavar="N",
     help="The first call to make anew, as `journal show` numbers them; one more than the last pins them all.",

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,7 @@ from journal.cli.settings import Settings
 from journal.core.errors import RunNotFound, UsageError, WorldUnavailable
 from journal.core.ids import check_id
 from journal.engine.journal import Journal
-from journal.worlds import redact_url, resolve_url, world_exists
+from journal.worlds import open_to_read, redact_url, resolve_url, world_exists
 
 T = TypeVar("T")
 VARIABLE = "JOURNAL_APP"
@@ -84,12 +85,16 @@ def run(
     main: Callable[[Journal], Awaitable[T]],
     *,
     makes_store: bool = False,
+    only_looks: bool = False,
     besides: str | None = None,
+    check: Callable[[Journal], Awaitable[None]] | None = None,
 ) -> T:
     """Open the journal, run `main` on it, close it.
 
     Raises `WorldUnavailable` if there is no store yet, unless the verb `makes_store`. `besides`: what else is not
-    there, to be said with it, and with `RunNotFound`.
+    there, to be said with it, and with `RunNotFound`. A verb that `only_looks` is shown a store that cannot be
+    written, too. `check` is run before anything is opened: what it refuses leaves
+    no empty store behind.
     """
     configure_logs("debug" if settings.debug else "warning")
     journal = open_journal(settings)
@@ -97,6 +102,10 @@ def run(
     async def opened() -> T:
         if not makes_store and not callable(journal.url):
             await check_exists(journal.url, besides)
+        if check is not None:
+            await check(journal)
+        if only_looks and not callable(journal.url):
+            journal.url = partial(open_to_read, journal.url, namespace=journal.namespace, clock=journal.clock)
         async with journal:
             try:
                 return await main(journal)
@@ -111,7 +120,7 @@ def run(
 async def check_exists(url: str | None, besides: str | None = None) -> None:
     """Raise `WorldUnavailable` if there is no store at `url`: who only looks shall make none by a typo."""
     if not await world_exists(url):
-        advice = "check --world (what submits or works makes one)"
+        advice = "check --world or --app (what submits or works makes one)"
         raise WorldUnavailable(
             f"there is no store here, and none was made: {advice}"
             if besides is None

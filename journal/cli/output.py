@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from journal.cli.settings import Settings
 from journal.replay.timeline import Mark, printable
 
 _COLOURS: dict[Mark, dict[str, Any]] = {
@@ -34,9 +35,11 @@ def emit(value: Any) -> None:
     click.echo(msgspec.json.encode(value, order="deterministic").decode())
 
 
-def remark(text: str) -> None:
-    """A line for people that is not part of the result."""
-    click.echo(text, err=True)
+def remark(text: str, settings: Settings | None = None) -> None:
+    """A line for people that is not part of the result; commands in it look at the same store as this one."""
+    if settings is None and (context := click.get_current_context(silent=True)) is not None:
+        settings = context.find_object(Settings)
+    click.echo(text if settings is None else settings.directed(text), err=True)
 
 
 def hush() -> None:

@@ -93,7 +93,7 @@ def with_found(settings: Settings, name: str, main: Callable[[Found], Awaitable[
             world = (await journal.runtime()).world
             return await main(Found(info, world, world))
 
-        return run(settings, in_store, besides=no_file(name))
+        return run(settings, in_store, only_looks=True, besides=no_file(name))
 
     async def in_file() -> T:
         with open_bundle(name) as bundle:

@@ -10,6 +10,7 @@ import msgspec
 from journal.cli.debugging import FAR_SECONDS, Debugger
 from journal.cli.exits import BLOCKED, OK
 from journal.cli.logs import configure_logs
+from journal.cli.numbers import call_number
 from journal.cli.opening import AppNotFound, needed_journal
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, with_found
@@ -28,13 +29,13 @@ from journal.replay.verdict import Ended, Replay, ReplayedCall
 @click.option("--turn", metavar="ID", help="Which turn. Default: the last.")
 @click.option(
     "--until",
-    type=click.IntRange(1),
+    type=call_number,
     metavar="N",
     help="Stop when the code asks for call N, before it is served.",
 )
 @click.option(
     "--pdb-at",
-    type=click.IntRange(1),
+    type=call_number,
     metavar="N",
     help="Open the debugger in the handler when it asks for call N, before it is served.",
 )

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from journal.cli.fitting import check_settled, parse_value, say_unchecked
+from journal.cli.numbers import call_number
 from journal.cli.opening import run
 from journal.cli.output import emit, remark, say
 from journal.cli.settings import Settings, common_options, settings_of
@@ -24,7 +25,7 @@ DID_NOT_RUN = "did-not-run"
 @click.option(
     "--from",
     "from_call",
-    type=click.IntRange(1),
+    type=call_number,
     metavar="N",
     help="Set call N (as `journal show` numbers them) and all that began after it aside. A `never` call among them "
     "that was started must be settled as did-not-run.",

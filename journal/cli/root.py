@@ -105,9 +105,9 @@ def _tell(error: BaseException, settings: Settings, given: Sequence[str]) -> int
     if settings.debug:
         traceback.print_exception(error)
     if code != exits.INTERRUPTED:
-        remark(f"error: {exits.message_of(error)}")
+        remark(f"error: {exits.message_of(error)}", settings)
     if settings.as_json or "--json" in given:
-        emit(exits.described(error))
+        emit(exits.described(error, settings))
     return code
 
 

@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 import click
 
+from journal.cli.numbers import number
 from journal.cli.opening import run
 from journal.cli.output import emit, moment, remark, table
 from journal.cli.settings import Settings, common_options, settings_of
@@ -21,10 +22,17 @@ _HEADER = ("RUN", "AGENT", "STATUS", "TURNS", "RECORDS", "CREATED")
 @click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only runs that stand there.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most."
+    "--limit",
+    type=number(int, "how many", least=1, most=10_000, such_as=50),
+    default=50,
+    show_default=True,
+    help="How many at most.",
 )
 @click.option(
-    "--before", type=int, metavar="POSITION", help="The next page: the position that the last one ended with."
+    "--before",
+    type=number(int, "the position that a page ended with", such_as=181),
+    metavar="POSITION",
+    help="The next page: the position that the last one ended with.",
 )
 @common_options
 @settings_of
@@ -41,7 +49,7 @@ def command(
         world, found = (await journal.runtime()).world, await journal.runs(query)
         return world.url, found, {info.run for info in found if await _is_held_back(world, info)}
 
-    url, found, held_back = run(settings, read)
+    url, found, held_back = run(settings, read, only_looks=True)
     if settings.as_json:
         for info in found:
             emit(info_of(info, held_back=info.run in held_back))

@@ -5,6 +5,10 @@ from typing import Any, TypeVar
 
 import click
 
+from journal.cli.numbers import call_number
+from journal.core.hints import directed, options
+from journal.worlds import redact_url
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -19,6 +23,12 @@ class Settings:
         self.debug = False
         self.is_process = False
         """Whether the verb is what this process is for, and may end it."""
+
+    def directed(self, text: str) -> str:
+        """`text`, with commands in it that look at the same store as this one, if that was named."""
+        world = None if self.world is None else redact_url(self.world)
+        app = self.app if world is None else None
+        return directed(text, options(app=app, world=world, namespace=self.namespace))
 
 
 settings_of = click.make_pass_decorator(Settings, ensure=True)
@@ -73,7 +83,7 @@ _OPTIONS = (
 
 
 at_option = click.option(
-    "--at", type=click.IntRange(1), metavar="N", help="As call N found them (numbered as in `journal show`)."
+    "--at", type=call_number, metavar="N", help="As call N found them (numbered as in `journal show`)."
 )
 """Of what prints something that stands at a place of the log."""
 

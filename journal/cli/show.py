@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from journal.cli.exits import code_of_status
+from journal.cli.numbers import call_number, record_number
 from journal.cli.output import emit, remark, say
 from journal.cli.reading import Found, fill, place, records, with_found
 from journal.cli.runs import info_of
@@ -30,8 +31,8 @@ _Blobs = dict[str, msgspec.Raw]
 @click.option(
     "--values", "with_values", is_flag=True, help="Show inputs and outputs too, not only their sizes."
 )
-@click.option("--upto", type=click.IntRange(1), metavar="SEQ", help="As it stood after that record.")
-@click.option("--at", type=click.IntRange(1), metavar="N", help="As call N found it.")
+@click.option("--upto", type=record_number, metavar="SEQ", help="As it stood after that record.")
+@click.option("--at", type=call_number, metavar="N", help="As call N found it.")
 @click.option(
     "--exit-status", is_flag=True, help="Exit with the code of the run's status, as `submit --wait` does."
 )

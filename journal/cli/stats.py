@@ -27,7 +27,7 @@ def command(settings: Settings) -> None:
     async def read(journal: Journal) -> tuple[str, list[AgentStats]]:
         return (await journal.runtime()).world.url, await journal.stats()
 
-    url, found = run(settings, read)
+    url, found = run(settings, read, only_looks=True)
     if settings.as_json:
         for stats in found:
             emit(stats)

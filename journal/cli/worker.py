@@ -13,6 +13,7 @@ import click
 from journal.cli.exits import INTERRUPTED, OK
 from journal.cli.health import serve_health
 from journal.cli.logs import configure_logs
+from journal.cli.numbers import number, seconds
 from journal.cli.opening import needed_journal
 from journal.cli.output import remark
 from journal.cli.settings import Settings, common_options, settings_of
@@ -26,13 +27,17 @@ _LINGER_SECONDS, _BRIEF_SECONDS = 5.0, 0.5
 @click.command
 @click.argument("spec", metavar="[MODULE:ATTR]", required=False)
 @click.option(
-    "--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Turns at once."
+    "--concurrency",
+    type=number(int, "how many turns at once", least=1, most=10_000, such_as=10),
+    default=10,
+    show_default=True,
+    help="Turns at once.",
 )
 @click.option("--agents", metavar="A,B", help="Work for these agents only. Default: all of the journal's.")
 @click.option("--until-idle", is_flag=True, help="Stop once nothing is due and nothing is running here.")
 @click.option(
     "--grace",
-    type=click.FloatRange(0),
+    type=seconds,
     default=25.0,
     show_default=True,
     metavar="SECONDS",
@@ -40,7 +45,7 @@ _LINGER_SECONDS, _BRIEF_SECONDS = 5.0, 0.5
 )
 @click.option(
     "--health-port",
-    type=click.IntRange(0, 65_535),
+    type=number(int, "a port, 0 for any", least=0, most=65_535, such_as=8081),
     metavar="PORT",
     help="Answer GET /health on 127.0.0.1; 0 lets the system choose, and the log says which.",
 )

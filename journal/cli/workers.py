@@ -25,7 +25,7 @@ def command(settings: Settings) -> None:
     async def read(journal: Journal) -> tuple[str, list[WorkerInfo]]:
         return (await journal.runtime()).world.url, await journal.workers()
 
-    url, found = run(settings, read)
+    url, found = run(settings, read, only_looks=True)
     if settings.as_json:
         for info in found:
             emit(info)

@@ -5,7 +5,8 @@
     │   ├── InvalidId · InvalidValue · ValueTooLarge · UnknownType · InvalidOptions
     │   ├── UnknownAgent · RunNotFound · TurnNotFound · CallNotFound · RunExists · KeyConflict · RunBusy
     │   ├── RunClosed · RunGone · RunBuilding · RunNotBuilding · RunDiffers · RunTooNew
-    │   ├── MissingExtra · NotRetriable · RetryRefused · NotInTurn · DocumentNotRead · DocumentBusy · CheckpointNotFound
+    │   ├── MissingExtra · NotRetriable · RetryRefused · NotInTurn · NotAwaited
+    │   ├── DocumentNotRead · DocumentBusy · CheckpointNotFound
     ├── TurnError             whoever awaits the turn
     │   ├── TurnFailed · TurnCancelled · TurnBlocked · ResultTimeout
     ├── CallFailure           the handler, about one of its calls
@@ -272,6 +273,17 @@ class NotInTurn(UsageError):
         super().__init__(f"{what} works only inside {where}: {how}")
 
 
+class NotAwaited(UsageError):
+    """A call asked for something that is to be awaited, and never did await it; `what` is its name."""
+
+    def __init__(self, *, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"{what}(...) was called and not awaited, so it never ran: say `await {what}(...)` in an `async def`, or, "
+            f"in a sync function, anyio.from_thread.run({what}, ...)"
+        )
+
+
 # Whoever awaits the turn ----------------------------------------------------------------------------
 
 
@@ -457,9 +469,9 @@ class ValueLost(CallFailure):
 
     def __init__(self, *, call: str, reason: str, repr: str) -> None:  # noqa: A002 - the field's name in the log
         self.call, self.reason, self.repr = call, reason, repr
+        advice = "" if "await" in reason else ": return JSON values or declare the result's type"
         super().__init__(
-            f"call {call!r} happened, but its result could not be kept ({reason}); it was {repr}: "
-            "return JSON values or declare the result's type"
+            f"call {call!r} happened, but its result could not be kept ({reason}); it was {repr}{advice}"
         )
 
 

@@ -23,6 +23,7 @@ from journal.core.errors import (
     ControlFlow,
     Diverged,
     InvalidOptions,
+    NotAwaited,
 )
 from journal.core.failures import describe
 from journal.core.ports import Progress
@@ -288,7 +289,10 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
                 result, tries = await retrying(
                     call.act, call.retry, call.timeout, call.key, is_never=is_never
                 )
-            outcome, data, blob = _succeeded(call, result, tries)
+            if context.forgotten is None:
+                outcome, data, blob = _succeeded(call, result, tries)
+            else:
+                outcome = _unfinished(call, context.forgotten, result, tries)
         except asyncio.CancelledError as error:
             cause = error
             if _heard_cancellations(attempt) <= heard:
@@ -381,6 +385,15 @@ def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes 
         return CallOutcome(status="value_lost", error=info, lost=lost, tries=tries), None, None
     value, blob = pack(data)
     return CallOutcome(status="ok", value=value, tries=tries), data, blob
+
+
+def _unfinished(call: Call, forgotten: str, result: Any, tries: int) -> CallOutcome:
+    """It returned without what it forgot to await. Raises `NotAwaited`, unless it may not look as if it had failed."""
+    error = NotAwaited(what=forgotten)
+    if call.policy != "never":
+        raise error
+    info = ErrorInfo(type=type(error).__qualname__, data=values.encode(str(error)))
+    return CallOutcome(status="value_lost", error=info, lost=_repr(result), tries=tries)
 
 
 def _repr(result: Any) -> str:

@@ -18,6 +18,7 @@ from journal.engine.cancelling import in_its_place
 from journal.engine.run_reader import RunReader, reader_of
 from journal.engine.snapshots import Reader, before_turn
 from journal.replay.checkpoints import Checkpoint, Checkpoints
+from journal.tools.awaiting import awaited
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -62,6 +63,7 @@ class TurnCheckpoints:
         attempt.log.debug("checkpoint", name=name, sequence=chosen, size=len(data))
         return chosen
 
+    @awaited("turn.checkpoints.list")
     async def list(self, name: str | None = None) -> list[CheckpointInfo]:
         """Those that are there, or those of that name, by name and sequence."""
         there = (await self._known()).all(name)
@@ -69,6 +71,7 @@ class TurnCheckpoints:
         seen = outside.seen(self._attempt, "turn.checkpoints.list", "@checkpoints", listed)
         return [CheckpointInfo(*each) for each in seen]
 
+    @awaited("turn.checkpoints.read")
     async def read(self, name: str, *, sequence: int | None = None) -> Any:
         """The payload of that one, else of the last of that name. Raises `CheckpointNotFound`."""
         known = await self._known()
@@ -82,6 +85,7 @@ class TurnCheckpoints:
         assert data is not None
         return values.decode(data)
 
+    @awaited("turn.checkpoints.delete")
     async def delete(self, name: str, sequence: int) -> None:
         """Let it go; nothing happens if it is gone."""
         attempt = self._attempt

@@ -23,6 +23,7 @@ class CallContext:
         "_deadline",
         "_docs",
         "_files",
+        "_unawaited",
         "attempt",
         "facts",
         "has_emitted",
@@ -41,6 +42,7 @@ class CallContext:
         self.facts = NOTHING
         self._docs: CallDocs | None = None
         self._files: CallFiles | None = None
+        self._unawaited: dict[object, str] | None = None
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
 
     def enter(self) -> "Token[Any]":
@@ -82,6 +84,18 @@ class CallContext:
         return self._files
 
     @property
+    def unawaited(self) -> dict[object, str]:
+        """See `awaiting.py`."""
+        if self._unawaited is None:
+            self._unawaited = {}
+        return self._unawaited
+
+    @property
+    def forgotten(self) -> str | None:
+        """The name of something that was asked for and never awaited."""
+        return next(iter(self._unawaited.values())) if self._unawaited else None
+
+    @property
     def has_edited(self) -> bool:
         """Whether it edited documents, or changed files."""
         return (self._docs is not None and self._docs.has_edits) or (
@@ -100,6 +114,7 @@ class CallContext:
 
     def begin_again(self) -> None:
         """The act is tried once more: what it edited counts for nothing."""
+        self._unawaited = None
         if self._docs is not None:
             self._docs.forget()
         if self._files is not None:

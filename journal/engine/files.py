@@ -25,6 +25,7 @@ from journal.core.records import (
 )
 from journal.engine.directories import AttemptDirectory, CallChanges, EmptyDirectories, outlasted
 from journal.replay.workspace import File, Tree, digest_of, obstacle
+from journal.tools.awaiting import awaited
 from journal.tools.directory import Directory
 from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
 
@@ -65,10 +66,12 @@ class CallFiles:
         self._is_inside = False
         self._is_over = False
 
+    @awaited("io.files.read")
     async def read(self, path: str) -> bytes:
         """The file's bytes. Raises `FileMissing` and `PathRefused`."""
         return await self._content(path, self._file(path))
 
+    @awaited("io.files.read_text")
     async def read_text(self, path: str) -> str:
         """The file's text. Raises also `FileNotText`."""
         try:
@@ -76,6 +79,7 @@ class CallFiles:
         except UnicodeDecodeError:
             raise FileNotText(path=path) from None
 
+    @awaited("io.files.write")
     async def write(self, path: str, data: bytes | str, *, is_executable: bool | None = None) -> None:
         """Let `data` be the whole file; text as UTF-8. `is_executable`: None leaves it as it is.
 
@@ -93,6 +97,7 @@ class CallFiles:
         self._written[digest] = content
         self._tree.put(path, File(digest, len(content), 0, True, executable))
 
+    @awaited("io.files.delete")
     async def delete(self, path: str) -> None:
         """Let the file go. Raises `FileMissing` and `PathRefused`."""
         self._check_outside("delete")
@@ -101,26 +106,31 @@ class CallFiles:
         self._tree.put(path, None)
         self._sources.pop(path, None)
 
+    @awaited("io.files.exists")
     async def exists(self, path: str) -> bool:
         """Whether a file is there. Raises `PathRefused` for what is no path."""
         self._check()
         return self._tree.get(checked(path)) is not None
 
+    @awaited("io.files.stat")
     async def stat(self, path: str) -> FileInfo:
         """How large the file is, and whether it is executable. Raises `FileMissing` and `PathRefused`."""
         file = self._file(path)
         return FileInfo(path, False, file.size, file.is_executable)
 
+    @awaited("io.files.list")
     async def list(self, path: str = "/") -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
         self._check()
         return listed(checked(path, is_directory=True), self._tree)
 
+    @awaited("io.files.glob")
     async def glob(self, pattern: str) -> Paths:
         """The paths that match, sorted: ``*`` and ``?`` within a name, ``[...]``, ``**`` for any directories."""
         self._check()
         return matching(pattern, self._tree.paths())
 
+    @awaited("io.files.move")
     async def move(self, path: str, to: str) -> None:
         """Rename a file; what is at `to` is replaced. Raises `FileMissing`, `PathRefused`, `QuotaExceeded`."""
         self._check_outside("move")

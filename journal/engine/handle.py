@@ -23,6 +23,7 @@ from journal.core.ports import START, Delta, RunStatus, offset_of
 from journal.core.records import BlobRef, Body, TurnFinished, Value
 from journal.core.records import TurnBlocked as BlockedRecord
 from journal.core.typed import ValueCodec
+from journal.engine.directing import directing
 from journal.engine.held import advice
 from journal.engine.offering import submitted
 from journal.engine.retrial import is_of_a_call
@@ -58,6 +59,7 @@ class Handle(Generic[O]):
         self._journal = journal
         self._codec = codec
 
+    @directing
     async def status(self) -> RunStatus:
         """Where the turn stands now."""
         runtime = await self._journal.runtime()
@@ -78,6 +80,7 @@ class Handle(Generic[O]):
         """
         return await self.settle(timeout, serve=False)
 
+    @directing
     async def settle(self, timeout: float | None, *, serve: bool) -> O:
         """`result`; `serve` says to work on the run here as well."""
         runtime = await self._journal.runtime()

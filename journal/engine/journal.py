@@ -56,6 +56,7 @@ from journal.core.typed import PLAIN, ValueCodec
 from journal.engine.agent import Agent, Drift, Handler
 from journal.engine.bundles import export_to
 from journal.engine.checkpoints import RunCheckpoints
+from journal.engine.directing import directing
 from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
 from journal.engine.offering import maybe_submitted, offer
@@ -337,6 +338,7 @@ class Journal:
             metadata=metadata,
         )
 
+    @directing
     async def submit_encoded(
         self,
         agent: str,
@@ -414,6 +416,7 @@ class Journal:
         """The workspaces of its runs: ``await journal.files.read(run_id, "/notes.md")``, `write`, `delete`, `list`."""
         return RunFiles(self)
 
+    @directing
     async def get(self, run_id: str) -> RunInfo:
         """The run as it stands. Raises `RunNotFound`."""
         runtime = await self.runtime()
@@ -447,6 +450,7 @@ class Journal:
         """
         await export_to((await self.runtime()).world, check_id(run_id, "run id"), path)
 
+    @directing
     async def handle(self, run_id: str, turn_id: str | None = None) -> Handle[Any]:
         """A handle of one of the run's turns: the named one, else its unfinished one, else `start`."""
         info = await self.get(run_id)
@@ -454,6 +458,7 @@ class Journal:
         codec: ValueCodec[Any] = PLAIN if agent is None else agent.output_codec
         return Handle(self, run_id, turn_id or info.turn or await self._last_turn(info), codec)
 
+    @directing
     async def cancel(self, run_id: str, *, turn_id: str | None = None, reason: str | None = None) -> None:
         """Ask for a turn (the unfinished one) to be cancelled; heard within a second, or at the next claim."""
         turn: str | None = turn_id
@@ -483,6 +488,7 @@ class Journal:
             if attempt.holding.run == run_id and attempt.turn_id == turn:
                 attempt.cancellation.ask()
 
+    @directing
     async def retry(
         self,
         run_id: str,
@@ -526,6 +532,7 @@ class Journal:
             raise NotRetriable(run_id=run_id, turn_id=turn, status="changing right now")
         return await self.handle(run_id, turn)
 
+    @directing
     async def fork(
         self,
         run_id: str,
@@ -543,6 +550,7 @@ class Journal:
         forked = await fork_run(self, run_id, at=at, new_id=new_id, input=input)
         return await self.handle(forked.run, forked.turn)
 
+    @directing
     async def close(self, run_id: str) -> None:
         """Close the run: it takes nothing more, and whoever holds it loses it."""
         info = await self._changeable(run_id)

@@ -320,8 +320,7 @@ class OfflineAttempt(Attempt):
     def _ended(self, handler: "asyncio.Task[Any]", error: BaseException | None) -> Ended:
         if error is None:
             try:
-                what = f"the output of agent {self.agent.name!r}"
-                output = self.agent.output_codec.encode(handler.result(), what=what)
+                output = self.agent.encode_output(handler.result())
                 return ended(TurnFinished(status="succeeded"), output)
             except Exception as lost:  # noqa: BLE001 - an output that cannot be kept fails the turn
                 error = lost

@@ -26,6 +26,7 @@ from journal.engine.threads import on_thread
 from journal.engine.turn_docs import TurnDocs
 from journal.engine.turn_files import TurnFiles
 from journal.replay.history import is_again, is_counted
+from journal.tools.awaiting import awaited
 from journal.tools.model_retry import as_model_retry
 from journal.tools.result import ToolResult, rejected_of, rejected_text
 
@@ -82,6 +83,7 @@ class Turn:
         """The workspace of the run: ``await turn.files.read("/notes.md")``, as the calls that have ended left it."""
         return TurnFiles(self._attempt)
 
+    @awaited("turn.checkpoint")
     async def checkpoint(self, name: str, payload: Any, *, sequence: int | None = None) -> int:
         """Write JSON on purpose, and return its sequence once it is durable: the given one, else the next of that name.
 
@@ -122,6 +124,7 @@ class Turn:
         """
         return outside.patched(self._attempt, name)
 
+    @awaited("turn.race")
     async def race(self, *branches: Awaitable[R]) -> tuple[int, R]:
         """Run the branches side by side; (place, result) of the first to end, or what it raises.
 
@@ -208,7 +211,7 @@ class Turn:
             act=_act_of(attempt, plan, args, kwargs),
             input=data,
             input_digest=digest,
-            encode=plan.codec.encode,
+            encode=plan.encode_result,
             policy=policy,
             is_counted=plan.key is None,
             scope=scope.path,

@@ -7,6 +7,7 @@ from journal.core.errors import DocumentNotRead
 from journal.engine import outside
 from journal.engine.context import in_call
 from journal.replay.documents import READ_MARK
+from journal.tools.awaiting import awaited
 from journal.tools.documents import Document
 from journal.tools.tool import step
 
@@ -36,6 +37,7 @@ class TurnDocs:
             raise DocumentNotRead(kind=doc.kind, reason="the log no longer holds what was read here")
         return docs.value_of(doc, version)
 
+    @awaited("turn.docs.update")
     async def update(self, doc: Document[T], fn: Callable[[T], T]) -> None:
         """Edit, as a step of its own; `get` tells what came of it. `fn` may run again on a newer value."""
         self._attempt.docs.checked(doc)

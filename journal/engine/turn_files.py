@@ -16,6 +16,7 @@ from journal.engine import outside
 from journal.engine.cancelling import in_its_place
 from journal.engine.claim import Late
 from journal.replay.workspace import READ_MARK, File, Tree
+from journal.tools.awaiting import awaited
 from journal.tools.workspace import FileInfo, Paths, checked, listed, matching
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class TurnFiles:
             )
         self._attempt = attempt
 
+    @awaited("turn.files.read")
     async def read(self, path: str) -> bytes:
         """The file's bytes. Raises `FileMissing` and `PathRefused`."""
         checked(path)
@@ -57,6 +59,7 @@ class TurnFiles:
             raise PathRefused(path=path, why="it is a symbolic link, and none is followed")
         return fetched[file]
 
+    @awaited("turn.files.read_text")
     async def read_text(self, path: str) -> str:
         """The file's text. Raises also `FileNotText`."""
         try:
@@ -64,18 +67,21 @@ class TurnFiles:
         except UnicodeDecodeError:
             raise FileNotText(path=path) from None
 
+    @awaited("turn.files.exists")
     async def exists(self, path: str) -> bool:
         """Whether a file is there. Raises `PathRefused` for what is no path."""
         files = _Files(self._attempt.files)
         seq = await self._look("exists", checked(path), files.ready)
         return await files.file_at(path, seq) is not None
 
+    @awaited("turn.files.list")
     async def list(self, path: str = "/") -> list[FileInfo]:
         """What is in the directory itself, by name. Raises `FileMissing` and `PathRefused`."""
         files = _Files(self._attempt.files)
         seq = await self._look("list", checked(path, is_directory=True), files.ready)
         return listed(path, await files.at(seq))
 
+    @awaited("turn.files.glob")
     async def glob(self, pattern: str = "/**") -> Paths:
         """The paths that match, sorted: as `io.files.glob` does."""
         matching(pattern, ())

@@ -82,3 +82,55 @@ def test_a_file_that_is_taken_makes_a_store(cli: Cli, file: Path) -> None:
     made = cli("fork", "r.jsonl", "--at", "4", "--world", "sqlite:new.db")
     assert (made.exit_code, made.stdout) == (0, "r@4\n"), made.output
     assert cli("fork", "r.jsonl", "--at", "99", "--world", "sqlite:new.db").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("copy", "sqlite:journal.db", "sqlite:new.db", "--run", "nope"), 1, "'nope' is not in sqlite:"),
+        (
+            ("copy", "sqlite:journal.db", "sqlite:new.db", "--run", "nope", "--freeze"),
+            1,
+            "nothing was made there",
+        ),
+        (
+            ("copy", "sqlite:journal.db", "sqlite:new.db", "--namespace", "else"),
+            0,
+            "no runs; nothing was made there",
+        ),
+        (("submit", "nobody", "x", "--world", "sqlite:new.db"), 2, "it has had no run in this store"),
+        (
+            ("submit", "support", "x", "--run", "no such", "--unchecked", "--world", "sqlite:new.db"),
+            2,
+            "is refused",
+        ),
+        (
+            ("submit", "support", "x", "--key", "-k", "--unchecked", "--world", "sqlite:new.db"),
+            2,
+            "is refused",
+        ),
+        (
+            ("submit", "nobody", "x", "--app", "app", "--world", "sqlite:new.db"),
+            2,
+            "registered: count, order, support",
+        ),
+        (("submit", "order", "x", "--app", "app", "--world", "sqlite:new.db"), 2, "it was taken as text"),
+    ],
+)
+def test_what_is_refused_leaves_no_store_behind(
+    cli: Cli, home: Path, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    cli("submit", "support", "x")
+    refused = cli(*arguments, app=None)
+    assert (refused.exit_code, says in refused.output) == (code, True), refused.output
+    assert list(home.glob("new.db*")) == []
+
+
+def test_a_copy_of_which_one_run_is_there_is_made(cli: Cli, home: Path) -> None:
+    cli("submit", "support", "x", "--run", "here")
+    copied = cli("copy", "sqlite:journal.db", "sqlite:new.db", "--run", "nope", "--run", "here", app=None)
+    assert copied.exit_code == 1
+    assert [line.split()[:2] for line in copied.stdout.splitlines()] == [
+        ["failed", "nope"],
+        ["copied", "here"],
+    ]

@@ -244,7 +244,7 @@ def test_what_is_unfinished_is_held_back(cli: Cli, home: Path) -> None:
     cli("submit", "support", "x", "--run", "waits")
     cli("export", "waits", "-o", "waits.jsonl")
     done = cli("--world", "sqlite:other.db", "import", "waits.jsonl", app=None)
-    assert (done.exit_code, "journal retry waits" in done.stderr) == (0, True)
+    assert (done.exit_code, "journal retry --world sqlite:other.db waits" in done.stderr) == (0, True)
     assert "held back" in cli("--world", "sqlite:other.db", "runs", app=None).stdout
     assert cli("--world", "sqlite:other.db", "retry", "waits", app=None).exit_code == 0
     assert cli("--world", "sqlite:other.db", "worker", "--until-idle").exit_code == 0

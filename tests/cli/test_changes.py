@@ -199,7 +199,10 @@ def test_diff_of_calls_that_changed_nothing_is_0(cli: Cli, ran: Path) -> None:
         (("4", "2"), "name the earlier one first"),
         (("2", "9"), "has no call 9; it has 4"),
         (("r", "2"), "write RUN N M, or RUN_A RUN_B"),
-        (("2", "x"), "'x' is not a valid integer"),
+        (
+            ("2", "x"),
+            "'x' is no whole number: give the number of a call (journal show RUN has them, from 1 on), such as 3",
+        ),
     ],
 )
 def test_diff_refuses_what_names_no_calls(cli: Cli, ran: Path, arguments: tuple[str, ...], says: str) -> None:

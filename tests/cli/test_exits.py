@@ -96,7 +96,7 @@ def test_an_unregistered_agent_is_2_and_writes_nothing(cli: Cli) -> None:
         assert refused.exit_code == 2
         assert "agent 'suport' is not registered here" in refused.stderr
         assert ("it has had no run in this store: check its name" in refused.stderr) is (app is None)
-    assert cli("show", "r").exit_code == 4
+    assert cli("show", "r").exit_code == 6  # not even an empty store
     assert cli("submit", "suport", "x", "--run", "r", "--unchecked").exit_code == 0
 
 
@@ -122,7 +122,7 @@ def test_waiting_for_a_failed_turn_is_1(cli: Cli) -> None:
     cli("worker", "--until-idle")
     failed = cli("submit", "support", "fail", "--run", "r", "--wait")
     assert (failed.exit_code, failed.stdout) == (1, "")
-    assert "failed with ValueError: no (journal show r has its calls" in failed.stderr
+    assert "failed with ValueError: no (journal show --world sqlite:" in failed.stderr
 
 
 def test_waiting_for_a_cancelled_turn_is_7(cli: Cli) -> None:

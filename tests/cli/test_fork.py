@@ -150,7 +150,7 @@ def test_another_input(cli: Cli, home: Path) -> None:
         (("fork", "one", "--at", "1", "--input", "hello"), 2, 'as text it is "hello"'),
         (("fork", "one", "--at", "1", "--as", "one"), 2, "--as"),
         (("fork", "one", "--at", "1", "--as", "-x"), 2, "is refused"),
-        (("retry", "one"), 2, "journal fork one --at N"),
+        (("retry", "one"), 2, "journal fork --world sqlite:"),
         (("retry", "bad", "--settle", "1"), 2, "N=JSON"),
         (("retry", "bad", "--settle", "1=1", "--settle", "1=2"), 2, "twice"),
         (("retry", "bad", "--settle", "1=nonsense"), 2, "--settle 1"),

@@ -97,7 +97,7 @@ def test_waiting_for_a_copy_that_is_held_back_says_so(cli: Cli, home: Path) -> N
     cli("copy", "sqlite:journal.db", "sqlite:other.db", app=None)
     waited = cli("submit", "support", "y", "--run", "two", "--wait", "--world", "sqlite:other.db")
     assert waited.exit_code == 3
-    assert "journal retry two" in waited.stderr
+    assert "journal retry --world sqlite:" in waited.stderr
 
 
 def test_what_is_held_back_says_why(cli: Cli, home: Path) -> None:
@@ -110,9 +110,9 @@ def test_what_is_held_back_says_why(cli: Cli, home: Path) -> None:
     shown = cli("show", "held", *other)
     assert "held back: it was copied from another store" in shown.stderr
     assert "--freeze" in shown.stderr
-    assert "journal retry held only if" in shown.stderr
+    assert "journal retry --world sqlite:other.db held only if" in shown.stderr
     assert "gives up" not in shown.stderr
-    assert "journal retry blocked" in cli("show", "blocked", *other).stderr
+    assert "journal retry --world sqlite:other.db blocked" in cli("show", "blocked", *other).stderr
     assert json.loads(cli("show", "held", "--json", *other).stdout)["info"]["held_back"] is True
     listed = cli("runs", "--status", "blocked", *other)
     standing = {line.split()[0]: "held back" in line for line in listed.stdout.splitlines()[1:]}

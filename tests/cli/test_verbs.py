@@ -92,7 +92,7 @@ def test_input_of_a_declared_type_is_checked_before_it_is_written(cli: Cli) -> N
     refused = cli("submit", "order", '{"id": "seven"}', "--input-json", "--run", "r")
     assert refused.exit_code == 2
     assert "does not fit its type" in refused.stderr
-    assert cli("show", "r").exit_code == 4
+    assert cli("show", "r").exit_code == 6  # not even an empty store
     as_text = cli("submit", "order", '{"id": 7}', "--run", "r")
     assert (as_text.exit_code, "--input-json" in as_text.stderr) == (2, True)
     assert cli("submit", "order", '{"id": 7}', "--input-json", "--run", "r").exit_code == 0
@@ -112,7 +112,7 @@ def test_runs_filters_and_pages(cli: Cli) -> None:
     assert names("--before", str(page[-1]["position"])) == ["a"]
     text = cli("runs", "--limit", "2")
     assert text.stdout.splitlines()[0].split() == ["RUN", "AGENT", "STATUS", "TURNS", "RECORDS", "CREATED"]
-    assert f"journal runs --before {page[-1]['position']}" in text.stderr
+    assert f"journal runs --app app --before {page[-1]['position']}" in text.stderr
 
 
 def test_runs_where_there_are_none(cli: Cli) -> None:

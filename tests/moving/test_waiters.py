@@ -64,6 +64,6 @@ async def test_a_copy_is_held_back_and_can_be_sent_on(tmp_path: Path) -> None:
                     await attempt
             assert (await Mover(source, target, clock=SystemClock()).carry("r")).held_back
         async with new.worker().running():
-            with pytest.raises(TurnBlocked, match=r"held back.*journal retry r"):
+            with pytest.raises(TurnBlocked, match=r"held back.*journal retry( --world \S+)? r"):
                 await (await new.handle("r")).result(30)
             assert await (await new.retry("r")).result(30) == "hello"

@@ -1,17 +1,22 @@
 """What a server refuses for good is told at once, by name, and not waited for like a server that is away."""
 
+import asyncio
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
-from journal.core.errors import WorldError
+from journal.core.errors import WorldError, WorldUnavailable
 from journal.testing import servers
 from journal.testing.servers import Server
+from journal.worlds import pending_sql, world_exists
 from journal.worlds.postgres import open_postgres
+from journal.worlds.postgres.address import parse_url
+from journal.worlds.postgres.connection import connect_patiently
 
 pytestmark = pytest.mark.anyio
 
@@ -72,3 +77,49 @@ async def test_one_of_several_hosts_that_is_away_is_waited_for(
         async with open_postgres(f"postgresql://worker:wrong@{hosts}/postgres"):
             pass
     assert time.monotonic() - begun < AT_ONCE_SECONDS
+
+
+@pytest.mark.parametrize("hosts", ["no-such-host.invalid", "no-such-host.invalid,nor-this.invalid"])
+@pytest.mark.parametrize("look", [world_exists, pending_sql, lambda url: opened(url)])
+async def test_a_name_that_is_nowhere_is_told_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, hosts: str, look: Callable[[str], Awaitable[object]]
+) -> None:
+    monkeypatch.setattr("journal.worlds.postgres.connection.PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr("journal.worlds.postgres.connect_patiently.__defaults__", (3600.0,))
+    with pytest.raises(
+        WorldUnavailable, match=r"there is no such host \(.*\.invalid.*check its name in the URL"
+    ):
+        await look(f"postgresql://me:secret@{hosts}/postgres")
+
+
+async def opened(url: str) -> None:
+    async with open_postgres(url):
+        pass
+
+
+async def test_a_name_that_comes_back_is_found_by_the_second_look(
+    strict: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resolver may fail once."""
+    loop = asyncio.get_running_loop()
+    failures: list[str] = []
+    look_up = loop.getaddrinfo
+
+    async def stumbling(host: str, *args: Any, **kwargs: Any) -> Any:
+        if not failures:
+            failures.append(host)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return await look_up("127.0.0.1", *args, **kwargs)
+
+    monkeypatch.setattr(loop, "getaddrinfo", stumbling)
+    with pytest.raises(WorldError, match="password authentication failed"):
+        await opened(f"postgresql://worker:wrong@found-later.invalid:{strict.port}/postgres")
+    assert failures == ["found-later.invalid"]
+
+
+async def test_a_name_that_goes_while_the_store_is_open_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a failover by name it may be gone for a moment."""
+    with pytest.raises(WorldUnavailable, match="was not to be reached for 1 s"):
+        await connect_patiently(parse_url("postgresql://no-such-host.invalid/postgres"), 1.0)

@@ -69,6 +69,20 @@ async def test_nobody_there() -> None:
     assert "check that it runs, and the URL" in str(error)
 
 
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+async def test_a_name_that_is_nowhere_is_told_and_not_waited_for(scheme: str) -> None:
+    error = await refusal(
+        WorldUnavailable, patiently_opened(f"{scheme}://user:secret@no-such-host.invalid:7000")
+    )
+    assert "secret" not in str(error)
+    assert "the URL" in str(error)
+
+
+async def patiently_opened(url: str) -> None:
+    async with open_redis(url, patience_seconds=3600):
+        pass
+
+
 async def test_what_the_url_has_too_much(redis_server: str) -> None:
     place = redis_server.removesuffix("/0").removeprefix("redis://")
     said = str(await refusal(WorldUnavailable, opened(f"redis://{place}/99999")))

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -205,21 +206,39 @@ async def test_upkeep_by_hand_is_no_damage(path: Path, url: str, by_hand: str) -
         assert await seqs(world, "run") == list(range(1, 27))
 
 
-@pytest.mark.parametrize("content", [b"this is not a database, but long enough to look like one" * 20])
-async def test_a_file_that_is_no_database(path: Path, url: str, content: bytes) -> None:
+@pytest.mark.parametrize("size", [2, 60, 1200])
+async def test_a_file_that_is_no_database(path: Path, url: str, size: int) -> None:
+    content = (b"this is not a database, but long enough to look like one" * 22)[:size]
     path.write_bytes(content)
-    with pytest.raises(WorldCorrupt):
+    with pytest.raises(WorldCorrupt, match="no database: give another path"):
         async with open_sqlite(url):
             pass
     assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
 
 
-async def test_the_database_of_another_program(path: Path, url: str) -> None:
-    shell(path, "create table theirs (x)")
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+async def test_the_database_of_another_program(path: Path, url: str, mode: str) -> None:
+    shell(path, f"pragma journal_mode = {mode}", "create table theirs (x)")
     with pytest.raises(WorldCorrupt, match="another program"):
         async with open_sqlite(url):
             pass
+    assert list(path.parent.iterdir()) == [path]
     assert shell(path, "select name from sqlite_schema") == [[("theirs",)]]
+
+
+async def test_the_database_of_another_program_that_is_at_work(path: Path, url: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
+        theirs.execute("pragma journal_mode = wal")
+        theirs.execute("create table theirs (x)")
+        with pytest.raises(WorldCorrupt, match="another program"):
+            async with open_sqlite(url):
+                pass
+        assert {file.name for file in path.parent.iterdir()} == {
+            path.name,
+            f"{path.name}-wal",
+            f"{path.name}-shm",
+        }
 
 
 async def test_a_newer_schema(path: Path, url: str) -> None:

@@ -21,6 +21,7 @@ class Call:
         self.files: Any = f"files of {key}"
         self.log: Any = f"log of {key}"
         self.emitted: list[Any] = []
+        self.unawaited: dict[object, str] = {}
 
     def emit(self, data: Any) -> None:
         self.emitted.append(data)

@@ -32,7 +32,7 @@ async def open_postgres(
     `WorldTooNew`, `WorldCorrupt`, and `WorldUnknown` for a URL that cannot be meant.
     """
     address = parse_url(url)
-    connection = await connect_patiently(address)
+    connection = await connect_patiently(address, is_first=True)
     try:
         await check_server(connection, address)
         findings = await find_capabilities(connection, address)
@@ -56,7 +56,7 @@ async def open_postgres(
 async def exists(url: str) -> bool:
     """Whether the schema that `url` names is there, and holds a store."""
     address = parse_url(url)
-    connection = await connect_patiently(address)
+    connection = await connect_patiently(address, is_first=True)
     try:
         return await has_store(connection, address)
     except psycopg.Error as error:
@@ -68,7 +68,7 @@ async def exists(url: str) -> bool:
 async def pending_sql(url: str) -> str:
     """The SQL that opening the store at `url` would run first; empty if its schema is ours already."""
     address = parse_url(url)
-    connection = await connect_patiently(address)
+    connection = await connect_patiently(address, is_first=True)
     try:
         await check_server(connection, address)
         statements = await pending(connection, address)
@@ -82,7 +82,7 @@ async def pending_sql(url: str) -> str:
 async def drop_schema(url: str) -> None:
     """Delete the store at `url`, with all that is in it: for tests."""
     address = parse_url(url)
-    connection = await connect_patiently(address)
+    connection = await connect_patiently(address, is_first=True)
     try:
         await connection.execute(
             sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(address.schema))

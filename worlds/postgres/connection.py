@@ -21,12 +21,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journal.core.errors import WorldUnavailable
 from journal.worlds.postgres.address import Address
-from journal.worlds.postgres.failures import code_of, is_lost, is_refused, world_error
+from journal.worlds.postgres.failures import code_of, is_lost, is_nameless, is_refused, world_error
 
 CONNECT_SECONDS = 10
 """How long one attempt to connect may take; libpq counts whole seconds."""
 PATIENCE_SECONDS = 15.0
 """How long a lost server is waited for, before those who wait are told."""
+NAME_SECONDS = 0.5
+"""After so long a name that could not be found is looked up once more."""
 _BACKOFF = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 _DEFAULTS: dict[str, Any] = {
     "application_name": "durable-journal",
@@ -131,9 +133,12 @@ def is_worth_waiting(error: Exception) -> bool:
 
 
 async def connect_patiently(
-    address: Address, seconds: float = PATIENCE_SECONDS
+    address: Address, seconds: float = PATIENCE_SECONDS, *, is_first: bool = False
 ) -> psycopg.AsyncConnection[Any]:
-    """Try until it succeeds or `seconds` have passed. Raises a `WorldError`."""
+    """Try until it succeeds or `seconds` have passed. Raises a `WorldError`.
+
+    `is_first`: it was never reached here, so a name that cannot be found twice is taken for a mistake.
+    """
     until = time.monotonic() + seconds
     attempt = 0
     while True:
@@ -144,6 +149,13 @@ async def connect_patiently(
             pause = _BACKOFF[min(attempt, len(_BACKOFF) - 1)]
             if not is_worth_waiting(error):
                 raise world_error(error, address.url) from error
+            if is_first and is_nameless(error):
+                if attempt:
+                    raise WorldUnavailable(
+                        f"there is no such host ({_first_line(error)}): check its name in the URL",
+                        world=address.url,
+                    ) from error
+                pause = NAME_SECONDS
             if time.monotonic() + pause >= until:
                 raise WorldUnavailable(
                     f"the server was not to be reached for {seconds:g} s ({_first_line(error)}): "

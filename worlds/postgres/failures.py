@@ -27,6 +27,7 @@ _REFUSED = re.compile(
     r"|(?:database|role) \".*\" does not exist|is not permitted to log in|permission denied for database"
     r"|is not currently accepting connections|certificate verify failed|server does not support SSL"
 )
+_NAMELESS = re.compile(r"failed to resolve host|could not translate host name")
 _AWAY = re.compile(
     r"refused|timeout|timed out|unreachable|starting up|shutting down|not yet accepting|closed the connection"
     r"|reset by peer|recovery|No such file"
@@ -61,6 +62,11 @@ def is_refused(error: Exception) -> bool:
         return True
     said = str(error)
     return bool(_REFUSED.search(said)) and not _AWAY.search(said)
+
+
+def is_nameless(error: Exception) -> bool:
+    """Whether no host that the URL names is known by that name. A server that is away still has its name."""
+    return isinstance(error, psycopg.OperationalError) and bool(_NAMELESS.search(str(error)))
 
 
 def is_content(error: Exception) -> bool:

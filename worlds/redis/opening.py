@@ -1,6 +1,7 @@
 """From a URL to a wire that is ready, and what its servers allow to be declared."""
 
 import asyncio
+import socket
 from typing import Any
 
 from journal.core.errors import WorldUnavailable
@@ -13,6 +14,9 @@ from journal.worlds.redis.refusals import checked
 from journal.worlds.redis.server import Findings, agree_on_layout, common, examine
 from journal.worlds.redis.slots import Node
 from journal.worlds.redis.wire import Wire
+
+NAME_SECONDS = 0.5
+"""After so long a name that could not be found is looked up once more."""
 
 
 async def open_wire(address: Address, *, patience_seconds: float) -> tuple[Wire, Findings]:
@@ -44,12 +48,15 @@ async def _open_server(address: Address, patience_seconds: float) -> tuple[Wire,
 
 async def _open_cluster(address: Address, patience_seconds: float) -> tuple[Wire, Findings]:
     wire = ClusterLine(address, patience_seconds=patience_seconds)
+    tries = 0
     away = "none of the nodes in the URL answers"
     try:
         async with asyncio.timeout(patience_seconds):
             while True:
                 try:
-                    await wire.refresh()
+                    if not await wire.refresh():
+                        await _check_names(address, tries)
+                        tries += 1
                     findings = {
                         f"{node[0]}:{node[1]}": await _examine(address, node) for node in wire.primaries
                     }
@@ -69,6 +76,23 @@ async def _open_cluster(address: Address, patience_seconds: float) -> tuple[Wire
         await wire.aclose()
         raise
     return wire, common(findings)
+
+
+async def _check_names(address: Address, tries: int) -> None:
+    """Raise `WorldUnavailable` if no node in the URL is known by its name; once that is forgiven."""
+    loop, reason = asyncio.get_running_loop(), ""
+    for host, port in address.nodes:
+        try:
+            await loop.getaddrinfo(host, port)
+        except socket.gaierror as error:
+            reason = f"{host}: {error.strerror}"
+        else:
+            return
+    if tries:
+        raise WorldUnavailable(
+            f"there is no such host ({reason}): check the names in the URL", world=address.shown
+        )
+    await asyncio.sleep(NAME_SECONDS)
 
 
 async def _examine(address: Address, node: Node) -> Findings:

@@ -21,12 +21,13 @@ from journal.worlds.opening import resolve_url
 from journal.worlds.sqlite.connection import StoreFile, connect, damaged, world_error
 from journal.worlds.sqlite.door import Door
 from journal.worlds.sqlite.locks import Holder, Turnstile
-from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path
+from journal.worlds.sqlite.migrate import migrate, pending_script, prepare_path, refuse_strangers
+from journal.worlds.sqlite.readonly import open_readonly
 from journal.worlds.sqlite.transaction import Transactor
 from journal.worlds.sqlite.world import SqliteWorld
 from journal.worlds.url_parameters import check_parameters
 
-__all__ = ["SqliteWorld", "exists", "open_sqlite", "pending_sql"]
+__all__ = ["SqliteWorld", "exists", "open_sqlite", "open_to_read", "pending_sql"]
 
 BUSY_SECONDS = 10.0
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -69,6 +70,16 @@ async def open_sqlite(
         await world.aclose()
 
 
+@asynccontextmanager
+async def open_to_read(
+    url: str, *, namespace: str = "default", clock: Clock | None = None
+) -> AsyncIterator[SqliteWorld]:
+    """Open a store that this user cannot write, for reading alone. Raises `WorldReadOnly` if it cannot be."""
+    url, path = _place(url)
+    async with open_readonly(path, url, namespace=namespace, clock=clock or SystemClock()) as world:
+        yield world
+
+
 async def exists(url: str) -> bool:
     """Whether there is a file at `url`. Raises `WorldUnknown`."""
     return await to_thread.run_sync(os.path.lexists, _place(url)[1])
@@ -100,6 +111,7 @@ def _open(
 ) -> tuple[Transactor, Holder]:
     try:
         prepare_path(path)
+        refuse_strangers(path, url)
         return _open_file(path, url, namespace, clock, busy_seconds)
     except sqlite3.Error as error:
         raise world_error(error, url) from error

@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from journal.core.errors import WorldCorrupt
+from journal.core.errors import WorldCorrupt, WorldReadOnly
 from journal.worlds.sqlite.statements import migrations
 from journal.worlds.versions import check_compatible, compatible_from
 
@@ -52,6 +52,37 @@ def migrate(connection: sqlite3.Connection, url: str) -> None:
             if connection.in_transaction:
                 connection.execute("rollback")
             raise
+
+
+def refuse_strangers(path: Path, url: str) -> None:
+    """Raise `WorldCorrupt` for a file that is no database of ours, before anything is made beside it.
+
+    What cannot be told without a lock is left to `migrate`.
+    """
+    # Where there is a write-ahead log the database may stand in it; without one the file alone is looked at.
+    how = "mode=ro" if os.path.exists(f"{path}-wal") else "immutable=1"
+    with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as connection:
+        try:
+            found: int = connection.execute("pragma user_version").fetchone()[0]
+            _check_kind(connection, found, url)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise WorldCorrupt(
+                    "this file is no database: give another path, or, if it was a store, restore it from a backup",
+                    world=url,
+                ) from error
+
+
+def check_schema(connection: sqlite3.Connection, url: str) -> None:
+    """Raise `WorldReadOnly` unless the schema is one that can be read as it is; else as `migrate` does."""
+    found: int = connection.execute("pragma user_version").fetchone()[0]
+    _check_kind(connection, found, url)
+    if _pending(connection, found, url):
+        raise WorldReadOnly(
+            f"it cannot be written, and its schema {found} is older than ours: copy the file, with those beside it, to "
+            "a directory of your own, and read it there",
+            world=url,
+        )
 
 
 def pending_script(path: Path, url: str) -> str:

@@ -86,7 +86,7 @@ class SqliteWorld:
         self.url = url
         self.namespace = namespace
         self.capabilities = CAPABILITIES
-        self.notes = NOTES
+        self.notes: tuple[str, ...] = NOTES
         self._path = path
         self._clock = clock
         self._busy_seconds = busy_seconds
@@ -103,7 +103,7 @@ class SqliteWorld:
         self._roster = roster.Roster(door)
         self._reader = Reader(namespace, url)
         self._bells = Bells(look_around_with(transactor, self._file, lambda: writer.is_busy))
-        self._bells.read_signs = _signs_reader(self._reads, namespace)
+        self._bells.read_signs = signs_reader(self._reads, namespace)
         self._bells.find_dead = _dead_finder(self._reads, self._search)
         writer = Writer(
             transactor,
@@ -340,7 +340,9 @@ class SqliteWorld:
             raise WorldUnavailable("it was closed here: open it again", world=self.url)
 
 
-def _signs_reader(connection: sqlite3.Connection, namespace: str) -> Callable[[list[str]], Signs]:
+def signs_reader(connection: sqlite3.Connection, namespace: str) -> Callable[[list[str]], Signs]:
+    """How far runs have come, by that connection."""
+
     def read(runs: list[str]) -> Signs:
         rows = connection.execute(SQL["signs"], (json.dumps(runs), namespace)).fetchall()
         return {row[0]: row[1:] for row in rows}
