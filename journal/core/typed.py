@@ -1,10 +1,9 @@
 """Rich types to canonical JSON and back: what a function's annotation says about its result.
 
 A codec is found before anything acts: a type that cannot be read back is refused by name (`UnknownType`), never
-discovered when the money is spent. Rich types (dataclasses, structs, enums, dates, pydantic models, tuples, sets) are
-read back into what was declared, on the first run as on a replay. Annotations that are plain JSON add nothing to that,
-so `PLAIN` serves them; that a result is what they say is checked once, when it is recorded (`result_encoder`). What was
-recorded is never checked again: an annotation that has changed since strands no run.
+discovered when the money is spent. Annotations that are plain JSON add nothing, so `PLAIN` serves them and a
+function that strays from its annotation is not punished; rich ones (dataclasses, structs, enums, dates, pydantic
+models, tuples, sets) are read back into what was declared, on the first run as on a replay.
 pydantic is imported only where an annotation comes from it, and then it is loaded already.
 """
 
@@ -129,46 +128,6 @@ def result_codec(fn: Callable[..., Any], returns: Any = None) -> ValueCodec[Any]
     except TypeError:
         pass
     return codec
-
-
-def result_encoder(fn: Callable[..., Any], returns: Any = None) -> Callable[..., bytes]:
-    """How to record what `fn` returns: as its codec does, plain types checked. Raises `UnknownType`.
-
-    What it makes raises `InvalidValue` and `ValueTooLarge`, and takes `what=` to name the value.
-    """
-    codec = result_codec(fn, returns)
-    annotation = _result_hint(function_of(fn)) if returns is None else returns
-    if codec is not PLAIN or annotation in _SAYS_NOTHING:
-        return codec.encode
-    read, exact, plain_encode = msgspec.json.Decoder(annotation).decode, _exactly(annotation), values.encode
-
-    def encode(value: object, *, what: str = "value") -> bytes:
-        data = plain_encode(value, what=what)
-        if type(value) is not exact:
-            _check_fits(data, read, what)
-        return data
-
-    return encode
-
-
-def _exactly(annotation: Any) -> type | None:
-    """The class whose instances fit that annotation as they are, once they are JSON; None: a closer look is needed."""
-    if annotation in (str, int, float, bool, dict, list, type(None)):
-        return type(None) if annotation is type(None) else typing.cast(type, annotation)
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (dict, list) and inner[-1] in (Any, object) and inner[0] in (str, Any, object):
-        return typing.cast(type, origin)
-    return None
-
-
-def _check_fits(data: bytes, read: Callable[[bytes], Any], what: str) -> None:
-    try:
-        read(data)
-    except msgspec.ValidationError as error:
-        path, reason = where(error)
-        if reason.endswith("got `bool`") and ("`int" in reason or "float" in reason):
-            return  # to Python a bool is an int
-        raise InvalidValue(what=what, path=path, reason=f"it does not fit its type: {reason}") from None
 
 
 def check_result(fn: Callable[..., Any], returns: Any, data: bytes, *, what: str) -> None:

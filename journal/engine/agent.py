@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from journal.core.errors import InvalidOptions
 from journal.core.records import Policy
 from journal.core.signatures import hints_of
-from journal.core.typed import PLAIN, ValueCodec, check_plain, codec_of, result_codec, result_encoder
+from journal.core.typed import PLAIN, ValueCodec, check_plain, codec_of, result_codec
 from journal.engine.handle import Handle
 from journal.engine.turn import Turn
 from journal.tools.directory import DirectoryWorkspace
@@ -58,7 +58,6 @@ class Agent(Generic[I, O]):
         self.input_codec: ValueCodec[I]
         self.input_codec, self._input_type = _input_codec(handler, name)
         self.output_codec: ValueCodec[O] = result_codec(handler)
-        self._encode_result = result_encoder(handler)
         self.__doc__ = handler.__doc__
 
     async def run(
@@ -120,10 +119,6 @@ class Agent(Generic[I, O]):
         if self.input_codec is PLAIN and self._input_type is not None:
             check_plain(data, self._input_type, what=what)
         return data
-
-    def encode_output(self, output: object) -> bytes:
-        """The output's canonical bytes; raises `InvalidValue` if it is not what the handler declares."""
-        return self._encode_result(output, what=f"the output of agent {self.name!r}")
 
     def run_sync(
         self,

@@ -325,7 +325,7 @@ class Attempt:
 
     async def _succeed(self, result: Any) -> None:
         try:
-            data = self.agent.encode_output(result)
+            data = self.agent.output_codec.encode(result, what=f"the output of agent {self.agent.name!r}")
         except Exception as error:  # noqa: BLE001 - an output that cannot be kept fails the turn
             await self._fail(error)
             return

@@ -320,7 +320,8 @@ class OfflineAttempt(Attempt):
     def _ended(self, handler: "asyncio.Task[Any]", error: BaseException | None) -> Ended:
         if error is None:
             try:
-                output = self.agent.encode_output(handler.result())
+                what = f"the output of agent {self.agent.name!r}"
+                output = self.agent.output_codec.encode(handler.result(), what=what)
                 return ended(TurnFinished(status="succeeded"), output)
             except Exception as lost:  # noqa: BLE001 - an output that cannot be kept fails the turn
                 error = lost

@@ -12,7 +12,7 @@ from journal.core import values
 from journal.core.arguments import encode_arguments
 from journal.core.errors import InvalidOptions, UsageError
 from journal.core.records import Policy
-from journal.core.typed import ValueCodec, result_codec, result_encoder
+from journal.core.typed import ValueCodec, result_codec
 from journal.tools.policy import Marker, marker_of
 from journal.tools.probe import ProbeFunction
 from journal.tools.retry import Retry
@@ -28,8 +28,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     fn: Callable[..., Any]
     is_async: bool
     codec: ValueCodec[Any]
-    encode_result: Callable[..., bytes]
-    """The result to canonical bytes, and whether it is what the function declares."""
     marked: Marker | None
     key: str | None = None
     retry: Retry | None = None
@@ -117,7 +115,6 @@ def _make(fn: Callable[..., Any]) -> Plan:
         fn=plain,
         is_async=_is_async(plain),
         codec=result_codec(plain, None if step is None else step.returns),
-        encode_result=result_encoder(plain, None if step is None else step.returns),
         own_marker=getattr(fn, "__journal_marker__", None),
         marked=marked,
         policy=None if marked is None else marked.policy,

@@ -211,7 +211,7 @@ class Turn:
             act=_act_of(attempt, plan, args, kwargs),
             input=data,
             input_digest=digest,
-            encode=plan.encode_result,
+            encode=plan.codec.encode,
             policy=policy,
             is_counted=plan.key is None,
             scope=scope.path,
