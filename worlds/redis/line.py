@@ -89,7 +89,7 @@ class Line(Wire):
         if self._is_alone and self._connection is not None and not (self._sent or self._outbox):
             connection = self._connection
             self._send(connection, [call])
-            if call.cut is Cut.UNKNOWN:
+            if call.cut is Cut.UNKNOWN and not call.hops:  # a detour is taken while a reply is read
                 while self._sent and connection.stand_by():
                     pass
             return
