@@ -7,7 +7,6 @@ socket, a timer, a thread or a signal, and where something is there already it d
 
 import asyncio
 import select
-from collections import deque
 from typing import Any
 
 STANDBY_SECONDS = 0.002
@@ -22,14 +21,16 @@ class Standby:
     """Waits for a socket that the running loop watches for reading. Belongs to that loop."""
 
     def __init__(self, socket: int) -> None:
-        self._loop = loop = asyncio.get_running_loop()
+        self._loop: Any = asyncio.get_running_loop()
         self._count = 0
         self._poll: select.poll | None = None
         # Nothing public shows what a loop has to do. One that does not show it (uvloop) is never waited for.
-        self._handles: deque[Any] | None = getattr(loop, "_ready", None)
-        self._timers: list[asyncio.TimerHandle] | None = getattr(loop, "_scheduled", None)
-        watched = getattr(getattr(loop, "_selector", None), "_selector", None)
-        if self._handles is not None and self._timers is not None and isinstance(watched, _EPOLL):
+        watched = getattr(getattr(self._loop, "_selector", None), "_selector", None)
+        if (
+            isinstance(watched, _EPOLL)
+            and hasattr(self._loop, "_ready")
+            and hasattr(self._loop, "_scheduled")
+        ):
             self._socket = socket
             self._poll = select.poll()
             self._poll.register(socket, select.POLLIN)
@@ -37,10 +38,11 @@ class Standby:
 
     def wait(self) -> bool:
         """Whether the socket can be read; else it is for the loop to wait."""
-        if self._poll is not None and not self._handles and self._count < IN_A_ROW:
-            seconds = STANDBY_SECONDS
-            if self._timers:
-                seconds = min(seconds, self._timers[0].when() - self._loop.time())
+        loop = self._loop
+        if self._poll is not None and not loop._ready and self._count < IN_A_ROW:  # noqa: SLF001
+            seconds, timers = STANDBY_SECONDS, loop._scheduled  # noqa: SLF001
+            if timers:
+                seconds = min(seconds, timers[0].when() - loop.time())
             if seconds > 0:
                 for found, _ in self._poll.poll(seconds * 1000):
                     if found == self._socket:

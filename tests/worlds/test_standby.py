@@ -75,6 +75,23 @@ def test_a_timer_that_is_due_goes_first(pair: Pair) -> None:
     in_loop(ours, look)
 
 
+def test_timers_are_found_after_the_loop_has_put_them_in_order(pair: Pair) -> None:
+    """It makes a new list when most of many were cancelled."""
+    ours, theirs = pair
+    theirs.send(b"x")
+
+    async def look() -> None:
+        loop = asyncio.get_running_loop()
+        found = Standby(ours.fileno())
+        for timer in [loop.call_later(3600, bool) for _ in range(200)]:
+            timer.cancel()
+        await asyncio.sleep(0)
+        loop.call_later(0, bool)
+        assert not found.wait()
+
+    asyncio.run(look())
+
+
 def test_a_timer_ends_it(pair: Pair) -> None:
     ours, _ = pair
 
