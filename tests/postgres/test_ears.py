@@ -193,4 +193,8 @@ def test_a_writer_does_not_ask_again_within_the_silence() -> None:
     silence.learn([3], 10.0)
     assert silence.heard([3, 4, 19], 10.09) == [4]
     assert silence.heard([3, 4, 19], 10.11) == [3, 4, 19]
+    silence.learn([3, 4], 10.2)
+    assert silence.questions([5, 19]) == {3, 4, 5}, "all at one time, not each at its own"
+    silence.learn([3], 10.4)
+    assert silence.questions([]) == {3}, "what is held is not asked about but for its own runs"
     assert {ears.ear_of(lock) for lock in (-1, -(2**63), 2**63 - 1)} == {15, 0}

@@ -22,6 +22,7 @@ from journal.core.ports import (
     Unknown,
     World,
 )
+from journal.worlds import standby
 from journal.worlds.contract.harness import (
     Holder,
     at_once,
@@ -161,6 +162,38 @@ async def test_appends_and_publications_keep_their_order(url: str) -> None:
                     if len(found) == 10:
                         break
         assert found == [(4 + n, 1, b"%d" % n) for n in range(10)]
+
+
+async def test_a_lone_batch_is_answered_where_it_is_offered(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its loop has nothing else to do; and where nothing comes, that loop goes on."""
+    monkeypatch.setattr(standby, "STANDBY_SECONDS", 60.0)
+    async with open_postgres(f"{url}&notify=off") as world:  # nothing but the answer is to come
+        (holder,) = await _held(world, ["r"])
+        await asyncio.sleep(0)
+        for _ in range(3):
+            batch = holder.batch(holder.outcome())
+            offered = asyncio.ensure_future(world.append(batch))
+            assert offered.done()
+            committed(offered.result())
+            holder.prev = batch.id
+
+
+async def test_whoever_waits_for_a_lone_answer_holds_up_nobody(
+    url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "STANDBY_SECONDS", 60.0)
+    async with open_postgres(url) as world:
+        (holder,) = await _held(world, ["r"])
+        admin.execute("select pg_advisory_lock(%s)", (world._places.lock("r"),))
+        timer = asyncio.create_task(asyncio.sleep(0.01))
+        await asyncio.sleep(0)
+        offered = asyncio.ensure_future(world.append(holder.batch(holder.outcome())))
+        await timer
+        assert not offered.done()
+        admin.execute("select pg_advisory_unlock(%s)", (world._places.lock("r"),))
+        committed(await offered)
 
 
 async def test_an_answer_that_does_not_come_is_given_up_and_settled_later(

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from journal.core.ports import RunQuery, World
-from journal.worlds import open_world
-from journal.worlds.contract.harness import Holder, at_once, begin, claim_all, hold
+from journal.worlds import open_world, standby
+from journal.worlds.contract.harness import Holder, at_once, begin, claim_all, committed, hold
 from journal.worlds.redis.line import Line
 
 pytestmark = pytest.mark.anyio
@@ -87,3 +87,22 @@ async def test_while_the_server_has_one_half_the_other_computes(
         monkeypatch.setattr(Line, "_send", send)
         await asyncio.gather(*(work(holder) for holder in holders))
         assert max(sizes) < 30, "they never all wait at the same time"
+
+
+async def test_a_lone_batch_is_answered_where_it_is_offered(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its loop has nothing else to do; if it has, that goes first."""
+    monkeypatch.setattr(standby, "STANDBY_SECONDS", 60.0)
+    async with open_world(url) as world:
+        await begin(world, "r")
+        holder = await hold(world, "r")
+        await holder.start()
+        for is_free in (True, True, False, True):
+            batch = holder.batch(holder.outcome())
+            if not is_free:
+                asyncio.get_running_loop().call_soon(bool)
+            offered = asyncio.ensure_future(world.append(batch))
+            assert offered.done() == is_free
+            committed(await offered)
+            holder.prev = batch.id

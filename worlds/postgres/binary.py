@@ -95,9 +95,8 @@ def double(value: float | None) -> bytes | None:
     return None if value is None else _double.pack(value)
 
 
-def long(value: int) -> bytes:
-    """`bigint`."""
-    return _long.pack(value)
+long = _long.pack
+"""`bigint`."""
 
 
 def to_double(data: bytes) -> float:

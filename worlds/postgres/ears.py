@@ -104,6 +104,13 @@ class Silence:
         until = self._until
         return [lock for lock in locks if until.get(lock % COUNT, 0.0) <= now]
 
+    def questions(self, locks: Iterable[int]) -> set[int]:
+        """The ears to ask about for these runs: theirs, and those that were free, so that all are known for as long.
+
+        Else each ear of many runs is asked about at a time of its own.
+        """
+        return {ear_of(lock) for lock in locks}.union(self._until)
+
     def learn(self, free: Iterable[int], asked_at: float) -> None:
-        """These ears were free when that was asked."""
-        self._until.update(dict.fromkeys(free, asked_at + SILENCE_SECONDS))
+        """These ears were free when that was asked, and of all that were asked about no others."""
+        self._until = dict.fromkeys(free, asked_at + SILENCE_SECONDS)

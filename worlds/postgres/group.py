@@ -2,6 +2,7 @@
 
 The quick way (`append_records`) is for a holder's batch that brings records and changes nothing else, alone of its run
 in the group; the server takes it if one look suffices, else it goes the long way (`append_batches`) with the others.
+What goes alone has a way of its own (`lone.py`).
 """
 
 from collections import Counter
@@ -23,33 +24,24 @@ from journal.core.ports import (
     NoRun,
     StaleClaim,
 )
-from journal.worlds.postgres.binary import double, long, long_array, to_double, to_int, to_longs
+from journal.worlds.postgres.binary import double, long_array, to_double, to_int, to_longs
 from journal.worlds.postgres.offer import Offer
-from journal.worlds.postgres.parameters import lone_parameters, long_parameters, quick_parameters
+from journal.worlds.postgres.parameters import long_parameters, quick_parameters
 from journal.worlds.postgres.places import Places
 from journal.worlds.postgres.wire import Step
 
-_ALONE = {1: b"append_one", 2: b"append_two"}
-"""What puts so many records of one batch in, where nobody else shares the commit."""
 _BARE: dict[int, Callable[[], Answer]] = {7: NoRun, 8: Closed}
 
 
 class Group:
-    """A group of offers as the statements of one transaction; the last one answers."""
+    """A group of offers as one statement."""
 
-    __slots__ = ("_is_lone", "_long", "_quick", "steps")
+    __slots__ = ("_long", "_quick", "steps")
 
     def __init__(self, offers: list[Offer], places: Places, at: float | None) -> None:
         self._quick: list[Offer] = []
         self._long: list[Offer] = []
         self.steps: list[Step]
-        first = offers[0]
-        alone = _ALONE.get(len(first.batch.records)) if len(offers) == 1 else None
-        self._is_lone = alone is not None and first.may_go_quick(places)
-        if alone is not None and self._is_lone:
-            self._quick = offers
-            self.steps = [(b"lock_run", [long(first.lock)]), (alone, lone_parameters(first, places, at))]
-            return
         count = Counter(offer.lock for offer in offers)
         for offer in offers:
             is_quick = count[offer.lock] == 1 and offer.may_go_quick(places)
@@ -61,11 +53,6 @@ class Group:
 
     def answers(self, result: "pq.abc.PGresult", places: Places) -> list[tuple[Offer, Answer | None]]:
         """What became of each; None: the quick way did not take it, so it has to go the long way."""
-        if self._is_lone:
-            if not result.ntuples:
-                return [(self._quick[0], None)]
-            seqs = [to_int(_cell(result, row, 0)) for row in range(result.ntuples)]
-            return [(self._quick[0], Committed(min(seqs), max(seqs), to_double(_cell(result, 0, 1))))]
         if not self._long:
             heads, now = to_longs(_cell(result, 0, 0)), to_double(_cell(result, 0, 1))
             return [

@@ -76,6 +76,10 @@ class Link:
             self._watch = self._loop.call_later(ANSWER_SECONDS, self._look_at_clock)
         self._wire.execute(steps, on_done)
 
+    def stand_by(self) -> None:
+        """See `Wire.stand_by`."""
+        self._wire.stand_by()
+
     def _look_at_clock(self) -> None:
         self._watch = None
         if not self._wire.is_busy:

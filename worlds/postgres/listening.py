@@ -18,7 +18,7 @@ from journal.core.errors import WorldError
 from journal.worlds.postgres.address import Address
 from journal.worlds.postgres.binary import long_array, to_longs
 from journal.worlds.postgres.connection import CONNECT_SECONDS, connect_patiently
-from journal.worlds.postgres.ears import Ears, Silence, ear_of, first_key
+from journal.worlds.postgres.ears import Ears, Silence, first_key
 from journal.worlds.postgres.pool import Row
 from journal.worlds.postgres.statements import numbered, statements
 from journal.worlds.postgres.wire import Wire
@@ -207,7 +207,7 @@ class Ringer:
             self._timer = self._loop.call_later(RING_SECONDS, self._send)
             return
         payload = payload_of(self._locks, self._has_work).encode()
-        ears = long_array(list({ear_of(lock) for lock in self._locks}))
+        ears = long_array(list(self._silence.questions(self._locks)))
         parameters: list[bytes | None] = [self._channel, payload, self._key, ears]
         parameters.append(b"\x01" if self._has_work else b"\x00")
         self._locks.clear()
@@ -218,7 +218,7 @@ class Ringer:
 
     def _sent(self, result: "pq.abc.PGresult | None", error: Exception | None) -> None:
         free = result.get_value(0, 0) if result is not None else None
-        if free:
+        if free is not None:
             self._silence.learn(to_longs(free), self._spoke_at)
         self._quiet.set()  # a hint that was lost is made good by the others' polling
 

@@ -9,18 +9,26 @@ from journal.worlds.postgres.places import Places
 class Offer:
     """A batch on its way."""
 
-    __slots__ = ("batch", "future", "goes_long", "has_work", "lock", "rows", "size")
+    __slots__ = ("batch", "future", "goes_long", "has_work", "lock")
 
     def __init__(self, batch: Batch, future: "asyncio.Future[Answer]", lock: int) -> None:
         self.batch = batch
         self.future = future
         self.lock = lock
-        self.rows = len(batch.records) + 1
-        self.size = batch_bytes(batch)
         self.goes_long = False
         """The quick way did not take it."""
         self.has_work = False
         """Whether it may have made an entry claimable."""
+
+    @property
+    def rows(self) -> int:
+        """How many it adds to a group, itself included."""
+        return len(self.batch.records) + 1
+
+    @property
+    def size(self) -> int:
+        """What it weighs in a group, in bytes."""
+        return batch_bytes(self.batch)
 
     def may_go_quick(self, places: Places) -> bool:
         batch = self.batch

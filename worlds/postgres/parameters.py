@@ -24,10 +24,8 @@ from journal.core.records import NewRecord
 from journal.worlds.postgres.binary import (
     bool_array,
     bytes_array,
-    double,
     encoded,
     int_array,
-    long,
     long_array,
     optional_doubles,
     optional_longs,
@@ -64,32 +62,6 @@ def _record_columns(records: Sequence[NewRecord]) -> list[bytes]:
         long_array([record.checksum for record in records]),
         bytes_array(encoded([record.key_id for record in records])),
     ]
-
-
-def lone_parameters(offer: Offer, places: Places, at: float | None) -> list[bytes | None]:
-    batch = offer.batch
-    author = batch.author
-    assert isinstance(author, Held), "only a holder's batch goes the quick way"
-    claim = author.claim
-    parameters: list[bytes | None] = [
-        long(places.rids[batch.run]),
-        double(at),
-        long(claim.epoch),
-        batch.id,
-        claim.token,
-        author.prev_batch,
-        b"\x00" if batch.queue is None else b"\x01",
-    ]
-    for record in batch.records:
-        parameters += (
-            record.type.encode(),
-            _encoded(record.turn),
-            _encoded(record.key),
-            record.body,
-            long(record.checksum),
-            _encoded(record.key_id),
-        )
-    return parameters
 
 
 def quick_parameters(offers: list[Offer], places: Places) -> list[bytes]:

@@ -7,6 +7,7 @@ callback. The driver's own coroutines would cost an append as much again as the 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import psycopg
@@ -14,9 +15,13 @@ from psycopg import pq
 from psycopg.errors import error_from_result
 
 from journal.worlds.postgres.connection import transaction_settings
+from journal.worlds.standby import Standby
 
 Step = tuple[bytes, list[bytes | None]]
 """The name of a prepared statement, and its parameters in binary."""
+_SYNC, _FATAL = int(pq.ExecStatus.PIPELINE_SYNC), int(pq.ExecStatus.FATAL_ERROR)
+"""Plain numbers, as results tell them."""
+
 OnDone = Callable[["pq.abc.PGresult | None", Exception | None], None]
 
 
@@ -47,6 +52,8 @@ class Wire:
         self._socket = self._pgconn.socket
         self._pgconn.enter_pipeline_mode()
         self._loop.add_reader(self._socket, self._readable)
+        self._standby = Standby(self._socket)
+        self._context = copy_context()
 
     @property
     def is_open(self) -> bool:
@@ -78,6 +85,11 @@ class Wire:
             self._flush()
         except psycopg.Error as error:
             self._lose(error)
+
+    def stand_by(self) -> None:
+        """Wait for the answer here, as long as the event loop has nothing else to do."""
+        while self._on_done is not None and self._standby.wait():
+            self._context.run(self._readable)
 
     async def prepare(self, name: bytes, statement: str) -> None:
         """Prepare a statement under that name. Raises the driver's errors."""
@@ -142,10 +154,10 @@ class Wire:
                     raise psycopg.OperationalError("the connection was closed")
                 continue  # the end of one statement's results
             status = result.status
-            if status == pq.ExecStatus.PIPELINE_SYNC:
+            if status == _SYNC:
                 self._finish()
                 return
-            if status == pq.ExecStatus.FATAL_ERROR:
+            if status == _FATAL:
                 self._error = self._error or error_from_result(result, encoding="utf-8")
             else:
                 self._result = result

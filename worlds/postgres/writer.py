@@ -3,7 +3,7 @@
 One group is under way at a time, on one connection; what comes meanwhile forms the next. A group that fails over its
 contents is halved until the part at fault stands alone. When the connection is lost nobody knows what landed: its
 batches are answered `Unknown`, once there is a connection again (or there was none for too long). Next: `link.py`
-(the connection), `waiting.py` (what goes together), `group.py` (batches as a statement).
+(the connection), `waiting.py` (what goes together), `group.py` (batches as a statement), `lone.py` (one alone).
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from journal.worlds.postgres.deltas import PUBLISH, Publication, publish_answers
 from journal.worlds.postgres.failures import is_content, is_lost, is_passing, world_error
 from journal.worlds.postgres.group import Group
 from journal.worlds.postgres.link import Link
+from journal.worlds.postgres.lone import lone_answer, lone_steps
 from journal.worlds.postgres.offer import Offer
 from journal.worlds.postgres.places import Places
 from journal.worlds.postgres.waiting import Member, Waiting
@@ -54,6 +55,8 @@ class Writer:
         self._waiting = Waiting()
         self._under_way: list[Member] | None = None
         self._group: Group | None = None
+        self._lone: Offer | None = None
+        """What is under way alone, in place of a group."""
         self._held: list[tuple[Offer, Answer | None]] = []
         self._tries = 0
         self._is_scheduled = False
@@ -93,12 +96,13 @@ class Writer:
         return future
 
     def _submit(self, member: Member) -> None:
-        self._waiting.add(member)
-        if self._under_way is not None or self._link.is_recovering or self._is_scheduled:
-            return
-        if self._is_alone and len(self._waiting) == 1:
-            self._flush()
+        if self._under_way is not None or self._is_scheduled or self._link.is_recovering:
+            self._waiting.add(member)
+        elif self._is_alone and self._link.is_open and not self._waiting:
+            self._send([member])
+            self._link.stand_by()
         else:
+            self._waiting.add(member)
             self._schedule()
 
     def _schedule(self) -> None:
@@ -126,7 +130,9 @@ class Writer:
         try:
             at = self._clock.time() if self._clock is not None else None
             offers = [member for member in members if isinstance(member, Offer)]
-            if offers:
+            if len(offers) == 1 and (lone := lone_steps(offers[0], self._places, at)) is not None:
+                self._lone, steps = offers[0], lone
+            elif offers:
                 self._group = Group(offers, self._places, at)
                 steps = self._group.steps
             else:
@@ -147,9 +153,12 @@ class Writer:
             else:
                 self._fail(error)
             return
+        lone, self._lone = self._lone, None
         group, self._group = self._group, None
         self._under_way, self._tries = None, 0
-        if group is None:
+        if lone is not None:
+            self._deliver([(lone, lone_answer(result))])
+        elif group is None:
             self._deliver_published(members, publish_answers(result))
         else:
             self._deliver_by_halves(group.answers(result, self._places))
@@ -222,7 +231,8 @@ class Writer:
 
     def _fail(self, error: Exception) -> None:
         """The server refused the group, and nothing of it landed."""
-        members, self._under_way, self._group = self._under_way or [], None, None
+        members, self._under_way = self._under_way or [], None
+        self._group = self._lone = None
         if is_passing(error) and self._tries < PASSING_TRIES:
             self._tries += 1
             self._waiting.first(members)
@@ -248,7 +258,8 @@ class Writer:
 
         Those who were not sent yet are sent now, or told that nothing of theirs was written.
         """
-        members, self._under_way, self._group = self._under_way or [], None, None
+        members, self._under_way = self._under_way or [], None
+        self._group = self._lone = None
         for member in members:
             if member.future.done():
                 continue

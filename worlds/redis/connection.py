@@ -5,15 +5,20 @@ server's disk. What a lost connection means to each command is for the owner to 
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import hiredis
 
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.refusals import checked
+from journal.worlds.standby import Standby
+
+_READ_BYTES = 65536
 
 Part = bytes | str | int | float
 
@@ -34,6 +39,8 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
+        self._standby: Standby | None = None
+        self._context = copy_context()
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -42,6 +49,9 @@ class Connection(asyncio.Protocol):
         made = transport.get_extra_info("socket")
         if made is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if transport.get_extra_info("sslcontext") is None:
+                self._socket = made.fileno()
+                self._standby = Standby(self._socket)
         self._transport = transport
         self.write = transport.write
 
@@ -54,6 +64,18 @@ class Connection(asyncio.Protocol):
                 on_reply(reply)
         except hiredis.ProtocolError:
             self.abort()
+
+    def stand_by(self) -> bool:
+        """Take what the server says next here, if the event loop has nothing else to do; whether something came."""
+        if self._standby is None or self.is_lost or not self._standby.wait():
+            return False
+        try:
+            data = os.read(self._socket, _READ_BYTES)
+        except OSError:
+            return False  # the transport finds out, and tells
+        if data:
+            self._context.run(self.data_received, data)
+        return bool(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.Protocol`."""

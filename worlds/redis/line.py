@@ -82,9 +82,16 @@ class Line(Wire):
     # Asking
 
     def offer(self, call: Call) -> None:
-        """See `Wire.offer`. What is asked in one pass of the loop goes out in one write, or in two."""
+        """See `Wire.offer`. What is asked in one pass of the loop goes out in one write, or in two.
+
+        A batch that goes alone is answered here, if the loop has nothing else to do.
+        """
         if self._is_alone and self._connection is not None and not (self._sent or self._outbox):
-            self._send(self._connection, [call])
+            connection = self._connection
+            self._send(connection, [call])
+            if call.cut is Cut.UNKNOWN and not call.hops:  # a detour is taken while a reply is read
+                while self._sent and connection.stand_by():
+                    pass
             return
         self._outbox.append(call)
         if len(self._outbox) >= self._half:
