@@ -7,8 +7,11 @@ order in which they came; that of a socket comes again, as often as there is som
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from journal.engine.scope import attempt_of
 
@@ -48,6 +51,18 @@ class Ready:
             except RuntimeError:
                 continue  # another thread has added to them meanwhile
             return attempt.last_ready > self._seen - len(known)
+
+    def holds_besides(self, attempt: "Attempt", tasks: "Collection[asyncio.Task[Any]]") -> bool:
+        """`holds`, apart from what cancels in each pass (scopes of anyio), and from `tasks`, which bear with that."""
+        try:
+            own = [h for h in list(self._handles) if attempt_of(h._context) is attempt]  # noqa: SLF001 - as above
+        except RuntimeError:
+            return True  # another thread has added to them meanwhile
+        for handle in own:
+            ran_on = getattr(handle._callback, "__self__", None)  # noqa: SLF001 - likewise
+            if not isinstance(ran_on, anyio.CancelScope) and ran_on not in tasks:
+                return True
+        return False
 
     def _look(self, new: list[Any]) -> None:
         for handle in new:
