@@ -20,7 +20,7 @@ import anyio
 
 from journal.core.errors import Diverged
 from journal.engine.pending import Pending
-from journal.engine.ready import ready_of
+from journal.engine.ready import ready_of, watch_tasks
 from journal.replay.history import TURN_CANCELLED, CallHistory, Event, is_cancelled, is_task
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, asked_call, recorded_call
@@ -67,6 +67,8 @@ class Order:
         """Whether every recorded call was asked for, and every outcome released."""
         self._unasked: asyncio.TimerHandle | None = None
         self._ready = ready_of(self._loop)
+        if self._ready is None:
+            watch_tasks(self._loop)
         self._bearing: set[asyncio.Task[Any]] = set()
         """Tasks that were cancelled, and wait all the same."""
         self._passes = self._restless = 0
