@@ -121,7 +121,7 @@ class Attempt:
         self.tasks: WeakKeyDictionary[asyncio.Task[Any], None] = WeakKeyDictionary()
         """Tasks besides the handler's own that made calls, in the order in which they began to."""
         self.is_alone = True
-        """Whether no task but the handler's own has made a call."""
+        """Whether no task but the handler's own has made a call (or has begun, where the loop is blind: `ready.py`)."""
         self.last_ready = 0
         """Number of the last handle of its that came to stand ready in the event loop (`ready.py`)."""
         self.threads: set[object] = set()

@@ -12,14 +12,15 @@ import asyncio
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from journal.core.errors import Diverged
 from journal.engine.pending import Pending
-from journal.engine.ready import ready_of
+from journal.engine.ready import ready_of, watch_tasks
 from journal.replay.history import TURN_CANCELLED, CallHistory, Event, is_cancelled, is_task
 from journal.replay.interventions import began
 from journal.replay.matcher import Asked, asked_call, recorded_call
@@ -36,6 +37,8 @@ _PACE_SECONDS = 10.0
 _BLIND_PASSES = 100
 """Passes after which an attempt counts as idle in an event loop that does not show what is ready (uvloop)."""
 _IDLE_PASSES = 2
+_RESTLESS_PASSES = 20
+"""Passes after which it is looked at closely what does not rest."""
 _MOST_PASSES = 1000
 """Passes after which an attempt that never rests, since something of it spins, is handed the next all the same."""
 _EAGER_TASKS: Collection[Any] = getattr(asyncio.tasks, "_eager_tasks", ())
@@ -64,6 +67,10 @@ class Order:
         """Whether every recorded call was asked for, and every outcome released."""
         self._unasked: asyncio.TimerHandle | None = None
         self._ready = ready_of(self._loop)
+        if self._ready is None:
+            watch_tasks(self._loop)
+        self._bearing: set[asyncio.Task[Any]] = set()
+        """Tasks that were cancelled, and wait all the same."""
         self._passes = self._restless = 0
         self._is_ticking = False
         self._begun = self._loop.time()
@@ -205,7 +212,7 @@ class Order:
         if cancellation is None:
             await future
             return
-        with anyio.CancelScope(shield=True):
+        with self.bearing_cancellations():
             while not future.done():
                 try:
                     await asyncio.wait({future})  # which leaves it alone: it keeps its place
@@ -213,6 +220,20 @@ class Order:
                     if self._attempt.is_leaving:
                         raise
         await future
+
+    @contextmanager
+    def bearing_cancellations(self) -> Iterator[None]:
+        """Shield the running task; whoever cancels it all the same, again and again, does not count as unrest."""
+        task = asyncio.current_task()
+        assert task is not None, "calls are made in tasks"
+        is_first = task not in self._bearing
+        self._bearing.add(task)
+        try:
+            with anyio.CancelScope(shield=True):
+                yield
+        finally:
+            if is_first:
+                self._bearing.discard(task)
 
     async def drained(self) -> None:
         """Return once all that is recorded was released. Raises `Diverged` as `released` does."""
@@ -275,7 +296,7 @@ class Order:
         if not self._is_awaited():
             return
         self._restless += 1
-        self._passes = 0 if self._ready is not None and self._has_ready() else self._passes + 1
+        self._passes = 0 if self._is_restless() else self._passes + 1
         is_idle = self._passes >= (_BLIND_PASSES if self._ready is None else _IDLE_PASSES)
         if is_idle or self._restless >= _MOST_PASSES:
             self._rest()
@@ -291,6 +312,13 @@ class Order:
         if self._ready is None:
             return not self._attempt.is_alone
         return self._ready.holds(self._attempt)
+
+    def _is_restless(self) -> bool:
+        if self._ready is None or not self._has_ready():
+            return False
+        if self._restless < _RESTLESS_PASSES:
+            return True
+        return self._ready.holds_besides(self._attempt, self._bearing)
 
     def _rest(self) -> None:
         """The attempt is idle: it waits for the next event, or for something else than us."""

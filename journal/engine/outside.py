@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-import anyio
 import msgspec
 
 from journal.core import values
@@ -145,7 +144,7 @@ def _look_at(task: "asyncio.Future[Any]") -> None:
 async def _ended(attempt: "Attempt", tasks: "Iterable[asyncio.Future[Any]]") -> None:
     """Return once all of them have ended; a cancellation that comes meanwhile is raised then."""
     cancellation: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
+    with attempt.order.bearing_cancellations():
         while left := {task for task in tasks if not task.done()}:
             try:
                 await asyncio.wait(left)

@@ -7,9 +7,13 @@ order in which they came; that of a socket comes again, as often as there is som
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from journal.engine.scope import attempt_of
+from journal.tools.io import current_call
 
 if TYPE_CHECKING:
     from journal.engine.attempt import Attempt
@@ -44,6 +48,15 @@ class Ready:
             self._look(handles[kept:])
         return attempt.last_ready > self._seen - len(handles)
 
+    def holds_besides(self, attempt: "Attempt", tasks: "Collection[asyncio.Task[Any]]") -> bool:
+        """`holds`, apart from what cancels in each pass (scopes of anyio), and from `tasks`, which bear with that."""
+        own = [h for h in list(self._handles) if attempt_of(h._context) is attempt]  # noqa: SLF001 - as above
+        for handle in own:
+            ran_on = getattr(handle._callback, "__self__", None)  # noqa: SLF001 - likewise
+            if not isinstance(ran_on, anyio.CancelScope) and ran_on not in tasks:
+                return True
+        return False
+
     def _look(self, new: list[Any]) -> None:
         for handle in new:
             self._seen += 1
@@ -60,3 +73,34 @@ def ready_of(loop: asyncio.AbstractEventLoop) -> Ready | None:
         found = Ready(handles)
         setattr(loop, _NAME, found)  # it refers to the loop, and is not to outlive it
     return found
+
+
+def watch_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """In a loop that does not show what is ready, let an attempt know when its code begins a task."""
+    plain = loop.get_task_factory()
+    if isinstance(plain, _Beginnings):
+        return
+    loop.set_task_factory(_Beginnings(plain))
+
+
+class _Beginnings:
+    """A task factory around another, or around the loop's own."""
+
+    def __init__(self, plain: Any) -> None:
+        self._plain = plain or _task
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        attempt = attempt_of()
+        if attempt is not None and attempt.is_alone and current_call.get() is None and not _is_of_world(coro):
+            attempt.is_alone = False
+        return self._plain(loop, coro, **options)
+
+
+def _task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> "asyncio.Task[Any]":
+    return asyncio.Task(coro, loop=loop, **options)
+
+
+def _is_of_world(coro: Any) -> bool:
+    """Whether it appends what a call came to, rather than runs the handler's code."""
+    frame = getattr(coro, "cr_frame", None)
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("journal.worlds.")

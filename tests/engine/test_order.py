@@ -11,7 +11,6 @@ import pytest
 
 from journal import Journal, Turn, TurnBlocked, TurnFailed, tool
 from journal.core.errors import InvalidOptions
-from journal.engine.order import Order
 from journal.worlds import open_world
 
 pytestmark = pytest.mark.anyio
@@ -327,13 +326,7 @@ async def test_an_attempt_that_never_rests_goes_on_all_the_same(
 @pytest.fixture
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that does not show what is ready (uvloop): an attempt counts as at rest after a number of passes."""
-    plain = Order.__init__
-
-    def init(self: Order, attempt: Any) -> None:
-        plain(self, attempt)
-        self._ready = None
-
-    monkeypatch.setattr(Order, "__init__", init)
+    monkeypatch.setattr("journal.engine.order.ready_of", lambda loop: None)
 
 
 @pytest.mark.usefixtures("blind")
@@ -384,6 +377,29 @@ async def test_such_a_loop_hands_nothing_out_while_the_code_is_busy_the_first_ti
         return came
 
     assert await twice(url, handler) == (["busy", "beside"], ["busy", "beside"])
+
+
+@pytest.mark.usefixtures("blind")
+async def test_in_such_a_loop_a_task_begins_before_the_code_goes_on_in_each_attempt(url: str) -> None:
+    """What is recorded is there at once, unless the code has begun something that may be about to run."""
+
+    async def quick(n: int) -> int:
+        return n
+
+    async def handler(turn: Turn) -> list[str]:
+        said: list[str] = []
+
+        async def beside() -> None:
+            said.append("began")
+            await turn.step(quick, 1)
+
+        task = asyncio.create_task(beside())
+        await turn.step(quick, 2)
+        task.cancel()
+        await asyncio.wait({task})
+        return said
+
+    assert await twice(url, handler) == (["began"], ["began"])
 
 
 # Races and timeouts ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from contextvars import Context, copy_context
 from types import SimpleNamespace
 from typing import Any, cast
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +56,23 @@ def test_as_a_look_at_every_handle(steps: list[tuple[str, int]]) -> None:
             case "asked":
                 mine = attempts[which]
                 assert ready.holds(mine) is any(attempt_of(each._context) is mine for each in handles)
+
+
+@pytest.mark.anyio
+async def test_who_is_cancelled_in_each_pass_does_not_count() -> None:
+    attempt: Any = SimpleNamespace(last_ready=0)
+    loop = asyncio.get_running_loop()
+    context = copy_context()
+    context.run(enter_root, Scope(attempt, "", None))
+    bearing = loop.create_task(asyncio.sleep(0), context=context)
+    scope = anyio.CancelScope()
+    loop.call_soon(scope.cancel, context=context)
+    ready = ready_of(loop)
+    assert ready is not None
+    assert ready.holds(attempt)
+    assert not ready.holds_besides(attempt, {bearing})
+    assert ready.holds_besides(attempt, set())
+    await bearing
 
 
 @pytest.mark.anyio
