@@ -340,7 +340,7 @@ class TurnHistory:
     def failed_after(self) -> int | None:
         """Behind which seq whatever was cancelled was so over the failure that ended the turn; None: it did not fail.
 
-        Where the handler failed by itself no record says when: then of what was cancelled with nothing else behind it.
+        Where the handler failed by itself no record says when: then of what was cancelled behind all that was not.
         """
         if self.finished is None or self.finished.status != "failed":
             return None
@@ -349,11 +349,10 @@ class TurnHistory:
             return self.calls[cause].outcome_seq
         if cause in self.observed_at:
             return self.observed_at[cause][0]
-        last = max((seq for seq, _ in self._starts), default=0)
+        last = 0
         for call in self.calls.values():
-            last = max(last, *call.intent_seqs)
-            if call.outcome is not None and self._ended(call) == call.outcome_seq and not is_cancelled(call):
-                last = max(last, call.outcome_seq)
+            if self._ended(call) == call.outcome_seq and not is_cancelled(call):
+                last = max(last, call.outcome_seq, *call.intent_seqs)
         for key, (seq, _) in self.observed_at.items():
             if not key.endswith(_CANCELLED):
                 last = max(last, seq)
