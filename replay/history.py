@@ -304,21 +304,19 @@ class TurnHistory:
 
     def _retry(self, retried: TurnRetried, seq: int) -> None:
         self._note_tasks()  # a task is known by its first call, also when that is set aside
-        cause = self.calls.get(self.finished.cause or "") if self.finished is not None else None
+        failed_after = self.failed_after()
         if self.finished is not None and self.observed.pop(TURN_CANCELLED, None) is not None:
             del self.observed_at[TURN_CANCELLED]  # the handler had ended before it was given that
         self.finished = None
         self.blocked = None
         self.cancel_requested = None
-        if cause is not None:
+        if failed_after is not None:
             # Cancelled because of the failure that is set aside: it is not to be cancelled again.
             for call in self.calls.values():
-                if (
-                    call.outcome is not None
-                    and call.outcome.cancelled
-                    and call.outcome_seq > cause.outcome_seq
-                ):
+                if call.outcome is not None and call.outcome.cancelled and self._ended(call) > failed_after:
                     call.outcome = msgspec.structs.replace(call.outcome, cancelled=False)
+            for key in [k for k, (at, _) in self.observed_at.items() if at > failed_after and is_left(k)]:
+                del self.observed_at[key], self.observed[key]
         before = list(self.calls.values())
         holes = set(retried.settled)
         gone = set(retried.superseded)
@@ -338,6 +336,31 @@ class TurnHistory:
         self._reopened |= {call.key for call in self._set_aside}
         holes |= {call.outcome_seq for call in self._set_aside if call.outcome is not None}
         self._go_on_after(holes)
+
+    def failed_after(self) -> int | None:
+        """Behind which seq whatever was cancelled was so over the failure that ended the turn; None: it did not fail.
+
+        Where the handler failed by itself no record says when: then of what was cancelled behind all that was not.
+        """
+        if self.finished is None or self.finished.status != "failed":
+            return None
+        cause = self.finished.cause
+        if cause in self.calls:
+            return self.calls[cause].outcome_seq
+        if cause in self.observed_at:
+            return self.observed_at[cause][0]
+        last = 0
+        for call in self.calls.values():
+            if self._ended(call) == call.outcome_seq and not is_cancelled(call):
+                last = max(last, call.outcome_seq, *call.intent_seqs)
+        for key, (seq, _) in self.observed_at.items():
+            if not key.endswith(_CANCELLED):
+                last = max(last, seq)
+        return max(last, *(seq for _, _, seq in self.checkpoints.values()), 0)
+
+    def _ended(self, call: CallHistory) -> int:
+        """Seq of its outcome, or of the note that the handler saw a cancellation in its place."""
+        return self.observed_at.get(cancelled_key(call.key), (call.outcome_seq, 0.0))[0]
 
     def _go_on_after(self, holes: set[int]) -> None:
         """What began after one of these, which the handler may see otherwise now, is late: it may rest on that."""

@@ -245,6 +245,8 @@ def _has_started(call: CallHistory) -> bool:
 
 
 def _did_not_happen(call: CallHistory) -> bool:
+    if call.outcome is not None and call.outcome.status == "cancelled":
+        return call.intent is not None and call.intent.number == 1  # before it acted, else it is unknown
     error = call.outcome.error if call.outcome is not None and call.outcome.status == "error" else None
     if error is None:
         return False
@@ -270,14 +272,11 @@ def superseded(history: TurnHistory) -> tuple[int, ...]:
             may_repeat = call.intent.policy == "safe" or _did_not_happen(call)
             if may_repeat and call.outcome.status in ("error", "cancelled", "value_lost"):
                 seqs += [*call.intent_seqs, call.outcome_seq]
-    after: int | None = None
-    if finished is not None and finished.cause in history.calls:
-        after = history.calls[finished.cause].outcome_seq
-    elif finished is not None and finished.cause in history.observed_at:
-        after = history.observed_at[finished.cause][0]
-        seqs.append(after)
+    if finished is not None and finished.cause in history.observed_at:
+        seqs.append(history.observed_at[finished.cause][0])
+    after = history.failed_after()
     for call in history.calls.values():
-        if call.intent is None or call.intent.policy != "safe":
+        if call.intent is None or not (call.intent.policy == "safe" or _did_not_happen(call)):
             continue
         if call.outcome is None:
             seqs += call.intent_seqs

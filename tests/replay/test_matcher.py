@@ -11,10 +11,12 @@ from journal.core.records import (
     CallOutcome,
     CancelRequested,
     ErrorInfo,
+    Observed,
     Policy,
     Record,
     TurnFinished,
     TurnRetried,
+    TurnStarted,
     TurnSubmitted,
 )
 from journal.engine.retrial import superseded
@@ -206,6 +208,30 @@ def test_retry_sets_unfinished_safe_siblings_aside() -> None:
         (intent("a"), "t1/a#1"), (intent("b"), "t2/b#1"), (error(), "t2/b#1"), (failed("t2/b#1"), None)
     )
     assert superseded(history) == (1, 2, 3)
+
+
+def test_retry_sets_aside_what_was_cancelled_over_the_handlers_own_failure() -> None:
+    """Also where the worker died in between, and of a call whose intent came to the log with its cancellation."""
+    cancelled = CallOutcome(status="cancelled", cancelled=True)
+    history = log(
+        (intent("early"), "t1/early#1"),
+        (cancelled, "t1/early#1"),
+        (intent("next"), "next#1"),
+        (CallOutcome(status="ok", value=b"1"), "next#1"),
+        (intent("done"), "t2/done#1"),
+        (CallOutcome(status="ok", value=b"1"), "t2/done#1"),
+        (intent("safe"), "t3/safe#1"),
+        (cancelled, "t3/safe#1"),
+        (TurnStarted(worker="w", attempt=2), None),
+        (intent("pay", policy="never"), "t4/pay#1"),
+        (cancelled, "t4/pay#1"),
+        (intent("acted", policy="never"), "t5/acted#1"),
+        (CallOutcome(status="unknown", cancelled=True), "t5/acted#1"),
+        (Observed(value=b"true"), "t2/done#1@cancelled"),
+        (failed(None), None),
+    )
+    assert history.failed_after() == 4
+    assert superseded(history) == (7, 8, 10, 11)
 
 
 def test_what_was_set_aside_counts_no_more() -> None:
