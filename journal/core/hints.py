@@ -6,7 +6,7 @@ import shlex
 _COMMAND = re.compile(
     r"\bjournal (?:(?:runs|stats|workers?)\b"
     r"|(?:cancel|checkpoints|diff|docs|export|files|fork|log|replay|retry|show|verify)\b(?= \S))"  # of a run
-    r"(?! --(?:app|world|namespace)\b)"
+    r"(?! (?:--(?:app|world|namespace|help)|RUN)\b)"
 )
 
 

@@ -124,7 +124,10 @@ def test_checkpoints_are_printed(cli: Cli, ran: Path) -> None:
 def test_what_is_named_and_not_there_is_4(cli: Cli, ran: Path, verb: str, name: str, what: str) -> None:
     absent = cli(verb, "r", name)
     assert (absent.exit_code, absent.stdout) == (4, "")
-    assert absent.stderr == f"error: run 'r' has no {what} '{name}': journal {verb} r lists what it has\n"
+    assert (
+        absent.stderr
+        == f"error: run 'r' has no {what} '{name}': journal {verb} --app app r lists what it has\n"
+    )
     (told,) = objects(cli(verb, "./r.jsonl", name, "--json"))
     assert told["error"]["exit_code"] == 4
 

@@ -26,6 +26,12 @@ COMMAND = re.compile(r"journal ((?:show|retry|runs)\b[^;)(]*?)(?= has its calls|
         ("journal runs --before 3", "--namespace n", "journal runs --namespace n --before 3"),
         ("journal copy, journal checks, a journal show", "", "journal copy, journal checks, a journal show"),
         ("journal copy A B, journal checks", "--app app", "journal copy A B, journal checks"),
+        (
+            "journal show RUN says; journal fork) again",
+            "--app app",
+            "journal show RUN says; journal fork) again",
+        ),
+        ("(see journal show --help)", "--app app", "(see journal show --help)"),
     ],
 )
 def test_options_stand_behind_the_verb(text: str, more: str, found: str) -> None:
