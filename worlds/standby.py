@@ -25,7 +25,7 @@ class Standby:
         self._count = 0
         self._poll: select.poll | None = None
         # Nothing public shows what a loop has to do. One that does not show it (uvloop) is never waited for.
-        watched = getattr(getattr(self._loop, "_selector", None), "_selector", None)
+        watched: Any = getattr(getattr(self._loop, "_selector", None), "_selector", None)
         if (
             isinstance(watched, _EPOLL)
             and hasattr(self._loop, "_ready")
