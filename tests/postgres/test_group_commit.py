@@ -22,7 +22,7 @@ from journal.core.ports import (
     Unknown,
     World,
 )
-from journal.worlds import standby
+from journal.worlds import inline_wait
 from journal.worlds.contract.harness import (
     Holder,
     at_once,
@@ -168,7 +168,7 @@ async def test_a_lone_batch_is_answered_where_it_is_offered(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If its loop has nothing else to do; and where nothing comes, that loop goes on."""
-    monkeypatch.setattr(standby, "STANDBY_SECONDS", 60.0)
+    monkeypatch.setattr(inline_wait, "INLINE_SECONDS", 60.0)
     async with open_postgres(f"{url}&notify=off") as world:  # nothing but the answer is to come
         (holder,) = await _held(world, ["r"])
         await asyncio.sleep(0)
@@ -183,7 +183,7 @@ async def test_a_lone_batch_is_answered_where_it_is_offered(
 async def test_whoever_waits_for_a_lone_answer_holds_up_nobody(
     url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standby, "STANDBY_SECONDS", 60.0)
+    monkeypatch.setattr(inline_wait, "INLINE_SECONDS", 60.0)
     async with open_postgres(url) as world:
         (holder,) = await _held(world, ["r"])
         admin.execute("select pg_advisory_lock(%s)", (world._places.lock("r"),))

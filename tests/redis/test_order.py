@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from journal.core.ports import RunQuery, World
-from journal.worlds import open_world, standby
+from journal.worlds import inline_wait, open_world
 from journal.worlds.contract.harness import Holder, at_once, begin, claim_all, committed, hold
 from journal.worlds.redis.line import Line
 
@@ -93,7 +93,7 @@ async def test_a_lone_batch_is_answered_where_it_is_offered(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If its loop has nothing else to do; if it has, that goes first."""
-    monkeypatch.setattr(standby, "STANDBY_SECONDS", 60.0)
+    monkeypatch.setattr(inline_wait, "INLINE_SECONDS", 60.0)
     async with open_world(url) as world:
         await begin(world, "r")
         holder = await hold(world, "r")

@@ -76,9 +76,9 @@ class Link:
             self._watch = self._loop.call_later(ANSWER_SECONDS, self._look_at_clock)
         self._wire.execute(steps, on_done)
 
-    def stand_by(self) -> None:
-        """See `Wire.stand_by`."""
-        self._wire.stand_by()
+    def wait_inline(self) -> None:
+        """See `Wire.wait_inline`."""
+        self._wire.wait_inline()
 
     def _look_at_clock(self) -> None:
         self._watch = None

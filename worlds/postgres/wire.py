@@ -14,8 +14,8 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
+from journal.worlds.inline_wait import InlineWait
 from journal.worlds.postgres.connection import transaction_settings
-from journal.worlds.standby import Standby
 
 Step = tuple[bytes, list[bytes | None]]
 """The name of a prepared statement, and its parameters in binary."""
@@ -52,7 +52,7 @@ class Wire:
         self._socket = self._pgconn.socket
         self._pgconn.enter_pipeline_mode()
         self._loop.add_reader(self._socket, self._readable)
-        self._standby = Standby(self._socket)
+        self._inline = InlineWait(self._socket)
         self._context = copy_context()
 
     @property
@@ -86,9 +86,9 @@ class Wire:
         except psycopg.Error as error:
             self._lose(error)
 
-    def stand_by(self) -> None:
+    def wait_inline(self) -> None:
         """Wait for the answer here, as long as the event loop has nothing else to do."""
-        while self._on_done is not None and self._standby.wait():
+        while self._on_done is not None and self._inline.wait():
             self._context.run(self._readable)
 
     async def prepare(self, name: bytes, statement: str) -> None:

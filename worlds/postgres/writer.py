@@ -100,7 +100,7 @@ class Writer:
             self._waiting.add(member)
         elif self._is_alone and self._link.is_open and not self._waiting:
             self._send([member])
-            self._link.stand_by()
+            self._link.wait_inline()
         else:
             self._waiting.add(member)
             self._schedule()

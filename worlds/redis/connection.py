@@ -14,9 +14,9 @@ from typing import Any
 
 import hiredis
 
+from journal.worlds.inline_wait import InlineWait
 from journal.worlds.redis.address import Address
 from journal.worlds.redis.refusals import checked
-from journal.worlds.standby import Standby
 
 _READ_BYTES = 65536
 
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
-        self._standby: Standby | None = None
+        self._inline: InlineWait | None = None
         self._context = copy_context()
         self.is_lost = False
 
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if transport.get_extra_info("sslcontext") is None:
                 self._socket = made.fileno()
-                self._standby = Standby(self._socket)
+                self._inline = InlineWait(self._socket)
         self._transport = transport
         self.write = transport.write
 
@@ -65,9 +65,9 @@ class Connection(asyncio.Protocol):
         except hiredis.ProtocolError:
             self.abort()
 
-    def stand_by(self) -> bool:
+    def wait_inline(self) -> bool:
         """Take what the server says next here, if the event loop has nothing else to do; whether something came."""
-        if self._standby is None or self.is_lost or not self._standby.wait():
+        if self._inline is None or self.is_lost or not self._inline.wait():
             return False
         try:
             data = os.read(self._socket, _READ_BYTES)

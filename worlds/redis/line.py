@@ -90,7 +90,7 @@ class Line(Wire):
             connection = self._connection
             self._send(connection, [call])
             if call.cut is Cut.UNKNOWN and not call.hops:  # a detour is taken while a reply is read
-                while self._sent and connection.stand_by():
+                while self._sent and connection.wait_inline():
                     pass
             return
         self._outbox.append(call)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from journal.worlds import standby
-from journal.worlds.standby import IN_A_ROW, Standby
+from journal.worlds import inline_wait
+from journal.worlds.inline_wait import IN_A_ROW, InlineWait
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -17,7 +17,7 @@ Pair = tuple[socket.socket, socket.socket]
 @pytest.fixture(autouse=True)
 def _unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that is not ended by what it should be ended by outlasts the test."""
-    monkeypatch.setattr(standby, "STANDBY_SECONDS", 3600.0)
+    monkeypatch.setattr(inline_wait, "INLINE_SECONDS", 3600.0)
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def pair() -> Iterator[Pair]:
         yield ours, theirs
 
 
-def in_loop(ours: socket.socket, look: Callable[[Standby], None]) -> None:
+def in_loop(ours: socket.socket, look: Callable[[InlineWait], None]) -> None:
     """Run `look` in a loop that watches the socket, and would read what is there."""
 
     async def watch() -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(ours, lambda: ours.recv(100))
-        look(Standby(ours.fileno()))
+        look(InlineWait(ours.fileno()))
         loop.remove_reader(ours)
 
     asyncio.run(watch())
@@ -42,7 +42,7 @@ def in_loop(ours: socket.socket, look: Callable[[Standby], None]) -> None:
 def test_what_comes_meanwhile_ends_it(pair: Pair) -> None:
     ours, theirs = pair
 
-    def look(found: Standby) -> None:
+    def look(found: InlineWait) -> None:
         sender = threading.Timer(0.01, theirs.send, (b"x",))
         sender.start()
         assert found.wait()
@@ -56,7 +56,7 @@ def test_whoever_is_ready_goes_first(pair: Pair) -> None:
     ours, theirs = pair
     theirs.send(b"x")
 
-    def look(found: Standby) -> None:
+    def look(found: InlineWait) -> None:
         assert found.wait()
         asyncio.get_running_loop().call_soon(bool)
         assert not found.wait()
@@ -68,7 +68,7 @@ def test_a_timer_that_is_due_goes_first(pair: Pair) -> None:
     ours, theirs = pair
     theirs.send(b"x")
 
-    def look(found: Standby) -> None:
+    def look(found: InlineWait) -> None:
         asyncio.get_running_loop().call_later(0, bool)
         assert not found.wait()
 
@@ -82,7 +82,7 @@ def test_timers_are_found_after_the_loop_has_put_them_in_order(pair: Pair) -> No
 
     async def look() -> None:
         loop = asyncio.get_running_loop()
-        found = Standby(ours.fileno())
+        found = InlineWait(ours.fileno())
         for timer in [loop.call_later(3600, bool) for _ in range(200)]:
             timer.cancel()
         await asyncio.sleep(0)
@@ -95,7 +95,7 @@ def test_timers_are_found_after_the_loop_has_put_them_in_order(pair: Pair) -> No
 def test_a_timer_ends_it(pair: Pair) -> None:
     ours, _ = pair
 
-    def look(found: Standby) -> None:
+    def look(found: InlineWait) -> None:
         asyncio.get_running_loop().call_later(0.01, bool)
         assert not found.wait()
 
@@ -106,7 +106,7 @@ def test_another_socket_ends_it(pair: Pair) -> None:
     ours, _ = pair
     here, there = socket.socketpair()
 
-    def look(found: Standby) -> None:
+    def look(found: InlineWait) -> None:
         asyncio.get_running_loop().add_reader(here, bool)
         there.send(b"x")
         assert not found.wait()
@@ -119,7 +119,7 @@ def test_another_socket_ends_it(pair: Pair) -> None:
 def test_another_thread_ends_it(pair: Pair) -> None:
     ours, _ = pair
 
-    def look(found: Standby) -> None:
+    def look(found: InlineWait) -> None:
         caller = threading.Timer(0.01, asyncio.get_running_loop().call_soon_threadsafe, (bool,))
         caller.start()
         assert not found.wait()
@@ -132,7 +132,7 @@ def test_now_and_then_the_loop_turns(pair: Pair) -> None:
     ours, theirs = pair
     theirs.send(b"x")
 
-    def look(found: Standby) -> None:
+    def look(found: InlineWait) -> None:
         assert [found.wait() for _ in range(IN_A_ROW + 2)] == [True] * IN_A_ROW + [False, True]
 
     in_loop(ours, look)
@@ -143,7 +143,7 @@ def test_a_loop_that_does_not_show_what_it_watches_is_not_waited_for(pair: Pair)
     theirs.send(b"x")
 
     async def look() -> None:
-        assert not Standby(ours.fileno()).wait()
+        assert not InlineWait(ours.fileno()).wait()
 
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         runner.run(look())

@@ -9,7 +9,7 @@ import asyncio
 import select
 from typing import Any
 
-STANDBY_SECONDS = 0.002
+INLINE_SECONDS = 0.002
 """How long a wait takes at most: to a slower answer the passes of the loop are nothing."""
 IN_A_ROW = 16
 """After so many the loop turns once, for its debug mode takes what runs for a tenth of a second for a fault."""
@@ -17,7 +17,7 @@ _EPOLL: Any = getattr(select, "epoll", ())
 """What Linux has, and is itself something to wait for."""
 
 
-class Standby:
+class InlineWait:
     """Waits for a socket that the running loop watches for reading. Belongs to that loop."""
 
     def __init__(self, socket: int) -> None:
@@ -25,7 +25,7 @@ class Standby:
         self._count = 0
         self._poll: select.poll | None = None
         # Nothing public shows what a loop has to do. One that does not show it (uvloop) is never waited for.
-        watched = getattr(getattr(self._loop, "_selector", None), "_selector", None)
+        watched: Any = getattr(getattr(self._loop, "_selector", None), "_selector", None)
         if (
             isinstance(watched, _EPOLL)
             and hasattr(self._loop, "_ready")
@@ -40,7 +40,7 @@ class Standby:
         """Whether the socket can be read; else it is for the loop to wait."""
         loop = self._loop
         if self._poll is not None and not loop._ready and self._count < IN_A_ROW:  # noqa: SLF001
-            seconds, timers = STANDBY_SECONDS, loop._scheduled  # noqa: SLF001
+            seconds, timers = INLINE_SECONDS, loop._scheduled  # noqa: SLF001
             if timers:
                 seconds = min(seconds, timers[0].when() - loop.time())
             if seconds > 0:
