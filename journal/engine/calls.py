@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import Blob, pack, seal
@@ -69,7 +70,7 @@ class Call(Asked, frozen=True, gc=False, kw_only=True):
     """The result to canonical JSON; raises `InvalidValue` or `ValueTooLarge`."""
     config_digest: bytes | None = None
     is_lazy: bool = False
-    """The intent may ride with its outcome; only for safe tools and steps."""
+    """The intent may ride with its outcome; only for safe tools and steps, never for a model call."""
     retry: Retry | None = None
     timeout: float | None = None
     probe: ProbeFunction | None = None
@@ -152,7 +153,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             await attempt.files.fetch(outcome.files)
             editing = EditingOutcome(attempt, call.key, outcome, None)
             await _hand_out(attempt, call, outcome, editing=editing)
-            return msgspec.structs.replace(settled, outcome=editing.outcome)
+            return replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
             if call.key not in history.calls and attempt.order.is_to_be_cancelled:
                 # It was asked for then as well, and cancelled before it could act.
@@ -233,10 +234,12 @@ async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int
 
 def _carry_out(attempt: "Attempt", call: Call, number: int) -> Coroutine[Any, Any, Settled]:
     """Intent, act, outcome. Await it at once."""
-    if not call.is_lazy or call.kind == "model" or attempt.has_noted or attempt.cancellation.is_next:
+    if not call.is_lazy or attempt.has_noted or attempt.cancellation.is_next:
         return _act_behind(attempt, call, number)
-    attempt.holding.buffer(*_intent(attempt, call, number))
-    attempt.holding.check_trust()
+    holding = attempt.holding
+    record, blob = _intent(attempt, call, number)
+    holding.buffer(record, blob)
+    holding.check_trust()
     return _act(attempt, call, number)
 
 
@@ -306,22 +309,25 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
         finally:
             current_call.reset(token)
             attempt.acting -= 1
-            context.end()
-        outcome = with_facts(outcome, call.kind, context.facts, cause)
+            if context.has_more:
+                context.end()
+        if context.has_more or cause is not None:
+            outcome = with_facts(outcome, call.kind, context.facts, cause)
         if context.has_emitted:
             try:
                 with anyio.CancelScope(shield=True):
                     await attempt.deltas.flush()
             except asyncio.CancelledError as error:
                 interruption = error  # delivered below: the outcome comes first
-        if context.has_edited and outcome.status in ("ok", "value_lost"):
+        if context.has_more and context.has_edited and outcome.status in ("ok", "value_lost"):
             editing, cancelled = await _edited(attempt, call, context, outcome, blob)
             await _hand_out(attempt, call, outcome, blob, data, cancelled or interruption, editing)
             outcome = editing.outcome
         else:
             await _hand_out(attempt, call, outcome, blob, data, interruption)
     finally:
-        context.let_go()
+        if context.has_more:
+            context.let_go()
     return Settled(call, outcome, data, False, cause)
 
 
@@ -341,6 +347,7 @@ def _intent(
 ) -> tuple[NewRecord, Blob | None]:
     difference, data = shortened or (None, call.input)
     value, blob = (None, None) if data is None else pack(data)
+    history = attempt.history
     intent = CallIntent(
         kind=call.kind,
         name=call.name,
@@ -350,12 +357,13 @@ def _intent(
         policy=call.policy,
         attempt=attempt.number,
         number=number,
-        difference=difference,
-        v=1 if difference is None else 2,
-        nonce=attempt.history.nonces.get(call.key, b""),
-        task_digest=task_digest(asyncio.current_task(attempt.loop)) if call.begins_task else b"",
+        nonce=history.nonces.get(call.key, b"") if history.nonces else b"",
     )
-    return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
+    if difference is not None:
+        intent = replace(intent, difference=difference, v=2)
+    if call.begins_task:
+        intent = replace(intent, task_digest=task_digest(asyncio.current_task(attempt.loop)))
+    return seal(attempt.holding.run, intent, attempt.turn_id, call.key), blob
 
 
 def _heard_cancellations(attempt: "Attempt") -> int:
@@ -363,9 +371,7 @@ def _heard_cancellations(attempt: "Attempt") -> int:
     task = asyncio.current_task(attempt.loop)
     if task is None:
         return 0
-    return task.cancelling() - bool(
-        getattr(task, "_must_cancel", False)
-    )  # nothing public shows what is to come
+    return task.cancelling() - getattr(task, "_must_cancel", False)  # nothing public shows what is to come
 
 
 def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:
@@ -419,7 +425,7 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
     match found:
         case Ran(value):
             outcome, data, blob = _succeeded(call, value, 1)
-            outcome = msgspec.structs.replace(outcome, probed=True)
+            outcome = replace(outcome, probed=True)
         case NotRun(final=final) if final or call.dedupes:
             return None
         case _:
@@ -488,7 +494,7 @@ def _commit(
         progress = Progress()
     if editing is not None:
         return holding.commit_late(editing, queue=progress)
-    record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
+    record = seal(holding.run, outcome, attempt.turn_id, call.key)
     return holding.commit(record, blob, queue=progress)
 
 
