@@ -277,6 +277,8 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     blob: Blob | None = None
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
+    editing: EditingOutcome | None = None
+    act = call.act
     context = CallContext(attempt, call.key, number, call.timeout)
     heard = _heard_cancellations(attempt)
     attempt.acting += 1
@@ -284,12 +286,10 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     try:
         try:
             if call.retry is None and call.timeout is None:
-                result, tries = await call.act(), 1
+                result, tries = await act(), 1
             else:
                 is_never = call.policy == "never"
-                result, tries = await retrying(
-                    call.act, call.retry, call.timeout, call.key, is_never=is_never
-                )
+                result, tries = await retrying(act, call.retry, call.timeout, call.key, is_never=is_never)
             outcome, data, blob = _succeeded(call, result, tries)
         except asyncio.CancelledError as error:
             cause = error
@@ -313,18 +313,18 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
                 context.end()
         if context.has_more or cause is not None:
             outcome = with_facts(outcome, call.kind, context.facts, cause)
-        if context.has_emitted:
-            try:
-                with anyio.CancelScope(shield=True):
-                    await attempt.deltas.flush()
-            except asyncio.CancelledError as error:
-                interruption = error  # delivered below: the outcome comes first
-        if context.has_more and context.has_edited and outcome.status in ("ok", "value_lost"):
-            editing, cancelled = await _edited(attempt, call, context, outcome, blob)
-            await _hand_out(attempt, call, outcome, blob, data, cancelled or interruption, editing)
+            if context.has_emitted:
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await attempt.deltas.flush()
+                except asyncio.CancelledError as error:
+                    interruption = error  # delivered below: the outcome comes first
+            if context.has_edited and outcome.status in ("ok", "value_lost"):
+                editing, cancelled = await _edited(attempt, call, context, outcome, blob)
+                interruption = cancelled or interruption
+        await _hand_out(attempt, call, outcome, blob, data, interruption, editing)
+        if editing is not None:
             outcome = editing.outcome
-        else:
-            await _hand_out(attempt, call, outcome, blob, data, interruption)
     finally:
         if context.has_more:
             context.let_go()
@@ -345,9 +345,9 @@ async def _edited(
 def _intent(
     attempt: "Attempt", call: Call, number: int, shortened: tuple[Difference, bytes] | None = None
 ) -> tuple[NewRecord, Blob | None]:
-    difference, data = shortened or (None, call.input)
+    data = call.input if shortened is None else shortened[1]
     value, blob = (None, None) if data is None else pack(data)
-    history = attempt.history
+    nonces = attempt.history.nonces
     intent = CallIntent(
         kind=call.kind,
         name=call.name,
@@ -357,10 +357,10 @@ def _intent(
         policy=call.policy,
         attempt=attempt.number,
         number=number,
-        nonce=history.nonces.get(call.key, b"") if history.nonces else b"",
+        nonce=nonces.get(call.key, b"") if nonces else b"",
     )
-    if difference is not None:
-        intent = replace(intent, difference=difference, v=2)
+    if shortened is not None:
+        intent = replace(intent, difference=shortened[0], v=2)
     if call.begins_task:
         intent = replace(intent, task_digest=task_digest(asyncio.current_task(attempt.loop)))
     return seal(attempt.holding.run, intent, attempt.turn_id, call.key), blob
@@ -375,8 +375,9 @@ def _heard_cancellations(attempt: "Attempt") -> int:
 
 
 def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:
+    encode = call.encode
     try:
-        data = call.encode(result)
+        data = encode(result)
     except Exception as error:  # noqa: BLE001 - it happened; a result that cannot be kept is still an outcome
         info = ErrorInfo(type=type(error).__qualname__, data=values.encode(str(error)[:_REPR_LIMIT]))
         lost = _repr(result)

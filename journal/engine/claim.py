@@ -55,28 +55,41 @@ class Flusher:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[Holding, bool] = {}
-        """Whether what they buffer waited when last looked at."""
+        self._waiting: dict[Holding, bytes | None] = {}
+        """With the batch that had landed last when they were last seen to buffer."""
         self._is_set = False
 
     def watch(self, holding: "Holding") -> None:
-        """This one has begun to buffer."""
-        self._waiting[holding] = False
+        """This one has begun to buffer: look after it until it is seen not to."""
+        holding.is_watched = True
+        self._waiting[holding] = b""
         if not self._is_set:
             self._is_set = True
             self._loop.call_later(LAZY_SECONDS / 2, self._look)
 
     def _look(self) -> None:
-        for holding, is_ripe in list(self._waiting.items()):
+        for holding, landed in list(self._waiting.items()):
             if not holding.has_buffered:
+                holding.is_watched = False
                 del self._waiting[holding]
-            elif is_ripe:
-                holding.flush_lazy()  # watched until it is empty: another commit may be in flight
+            elif landed == holding.prev_batch:  # nothing has taken along what waited then
+                holding.flush_lazy()
             else:
-                self._waiting[holding] = True
+                self._waiting[holding] = holding.prev_batch
         self._is_set = bool(self._waiting)
         if self._is_set:
             self._loop.call_later(LAZY_SECONDS / 2, self._look)
+
+
+class _Asking(msgspec.Struct):
+    """A batch that is offered again until the door answers; times of the boot clock."""
+
+    batch: bytes
+    """Its id."""
+    since: float
+    until: float
+    delay: float
+    """Seconds before the next time."""
 
 
 class _Taken(msgspec.Struct, frozen=True):
@@ -124,6 +137,8 @@ class Holding:
         self.progress_due = claimed.takeovers > 0
         self.is_ending = False
         """Whether the turn stops here anyway: a store that is away is not waited for much longer."""
+        self.is_watched = False
+        """Whether the flusher looks after what is buffered."""
         self._flusher = flusher
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -139,11 +154,8 @@ class Holding:
         self._queue: QueueChange | None = None
         self._flight: list[_Waiter] | None = None
         """Who waits for the batch that is under way; None: none is."""
-        self._asking_for = b""
-        """Id of the batch that was offered again last."""
-        self._asking_since = 0.0
-        self._asking_until = 0.0
-        self._delay = _FIRST_DELAY
+        self._asking: _Asking | None = None
+        """For the batch that was offered again last."""
         self._is_over = False
         self._landings = 0
         self._taken: _Taken | None = None
@@ -161,9 +173,9 @@ class Holding:
 
     def buffer(self, record: NewRecord, blob: Blob | None = None) -> None:
         """Append lazily: with the next commit, or within `LAZY_SECONDS`."""
-        if not self._records:
-            self._flusher.watch(self)
         self._records.append(record)
+        if not self.is_watched:
+            self._flusher.watch(self)
         if blob is not None:
             self._blobs.append(blob)
 
@@ -226,22 +238,23 @@ class Holding:
 
     async def _offer_alone(self, batch: Batch) -> int:
         """Take the store's answer from its own future, some passes of the loop sooner; we land behind the others."""
-        offered = self.world.append(batch)
-        waiter = offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
+        waiter = self.world.append(batch)
+        if type(waiter) is not asyncio.Future:
+            waiter = asyncio.ensure_future(waiter)
         try:
             answer = await waiter
         except asyncio.CancelledError as error:
-            landing: _Waiter = self._loop.create_future()  # for what the store's own does not tell
-            self._under_way.append(landing)
+            told: _Waiter = self._loop.create_future()  # what the store's own does not tell
+            self._under_way.append(told)
             self._answered(batch, waiter)
-            await self._outlast(landing, error)
+            await self._outlast(told, error)
             raise
         except Exception:  # noqa: BLE001 - of the store; `_answered` makes of it what it is
             answer = None
         if type(answer) is Committed:
             self._landed(batch, answer)
-            self._landings += 1
-            return self._landings
+            landing = self._landings = self._landings + 1
+            return landing
         self._under_way.append(waiter)
         self._answered(batch, waiter)
         if self.lost is not None:
@@ -487,20 +500,20 @@ class Holding:
 
     def _ask_again(self, batch: Batch, reason: str) -> None:
         now = self._clock.boottime()
-        if self._asking_for != batch.id:
-            self._asking_for, self._asking_since, self._delay = batch.id, now, _FIRST_DELAY
-            self._asking_until = max(now + UNKNOWN_SECONDS, self.trusted_until)
-        until = self._asking_since + ENDING_SECONDS if self.is_ending else self._asking_until
-        if now > until:
-            seconds = f"{now - self._asking_since:.0f} s"
+        asking = self._asking
+        if asking is None or asking.batch != batch.id:
+            until = max(now + UNKNOWN_SECONDS, self.trusted_until)
+            asking = self._asking = _Asking(batch.id, now, until, _FIRST_DELAY)
+        if now > (asking.since + ENDING_SECONDS if self.is_ending else asking.until):
+            seconds = f"{now - asking.since:.0f} s"
             error = WorldUnavailable(
                 f"no answer for {seconds} ({reason}); the turn is left to whoever claims it next",
                 world=self.world.url,
             )
             self._give_up(HandlerAborted(run_id=self.run, cause=error))
             return
-        self._loop.call_later(self._delay, self._offer, batch)
-        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        self._loop.call_later(asking.delay, self._offer, batch)
+        asking.delay = min(asking.delay * 2, _LONGEST_DELAY)
 
     def _lost_error(self) -> BaseException:
         """A fresh exception each time: one instance must not be raised in several tasks."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class CallContext:
     """One try of one call."""
 
-    has_more = False
-    """Whether it showed, reported, or looked at documents or files: there is more to its end than its outcome."""
     has_emitted = False
     has_shown = False
     """Whether somebody saw a piece of its output already: it cannot be tried again unnoticed."""
@@ -32,6 +30,8 @@ class CallContext:
         self.attempt = attempt
         self.key = key
         self.number = number
+        self.has_more = False
+        """Whether it showed, reported, or looked at documents or files: there is more to its end than its outcome."""
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
 
     def enter(self) -> "Token[Any]":

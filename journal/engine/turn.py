@@ -157,7 +157,10 @@ class Turn:
             raise InvalidOptions(
                 f"{plan.name!r} is marked never, and steps may run again: use turn.tool({plan.name}, ...)"
             )
-        return _unwrap(await settle(self._attempt, self._call(plan.step, plan, args, kwargs)), plan.codec)
+        settled = await settle(self._attempt, self._call(plan.step, plan, args, kwargs))
+        if settled.data is None:
+            raise failure_of(settled)
+        return plan.codec.decode(settled.data)
 
     @overload
     async def model(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -177,7 +180,10 @@ class Turn:
             is_lazy=False,
             retry=as_model_retry(plan.retry_option, self._attempt.agent.model_retry),
         )
-        return _unwrap(await settle(self._attempt, self._call(call, plan, args, kwargs)), plan.codec)
+        settled = await settle(self._attempt, self._call(call, plan, args, kwargs))
+        if settled.data is None:
+            raise failure_of(settled)
+        return plan.codec.decode(settled.data)
 
     @overload
     async def tool(
@@ -238,12 +244,6 @@ def failure_of(settled: Settled) -> BaseException:
     failure.__journal_call__ = call.key  # read when it escapes the handler
     failure.__cause__ = settled.cause
     return cast("BaseException", failure)
-
-
-def _unwrap(settled: Settled, codec: ValueCodec[Any]) -> Any:
-    if settled.data is not None:
-        return codec.decode(settled.data)
-    raise failure_of(settled)
 
 
 def _tool_result(settled: Settled, codec: ValueCodec[Any]) -> ToolResult[Any]:
