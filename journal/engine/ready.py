@@ -32,6 +32,7 @@ class Ready:
         # By one call: between two of them, other threads may add to it.
         handles, known = list(self._handles), self._known
         if not handles:
+            self._known = handles
             return False
         try:
             known = known[known.index(handles[0]) :]

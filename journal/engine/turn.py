@@ -215,7 +215,7 @@ class Turn:
         act: Callable[[], Any] = functools.partial(plan.fn, *args, **kwargs)
         return replace(
             like,
-            key=plan.key or scope.next_key(plan.name),
+            key=scope.next_key(plan.name) if plan.key is None else plan.key,
             act=act if plan.is_async else functools.partial(on_thread, attempt.threads, act),
             input=data,
             input_digest=digest,
