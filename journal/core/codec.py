@@ -38,7 +38,7 @@ def checksum(run: str, type: str, turn: str | None, key: str | None, key_id: str
     return crc32(body, crc32(f"{run}\0{type}\0{turn}\0{key}\0{key_id}".encode()))
 
 
-def seal(run: str, body: Body, *, turn: str | None = None, key: str | None = None) -> NewRecord:
+def seal(run: str, body: Body, turn: str | None = None, key: str | None = None) -> NewRecord:
     """Make `body` ready to be appended to `run`."""
     data, kind = _encode(body), body.TYPE
     # `checksum`, written out: once for every record.

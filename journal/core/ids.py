@@ -77,10 +77,9 @@ class BatchIds:
     """The batch ids of one holder: unique, and rising in byte order."""
 
     def __init__(self) -> None:
-        self._prefix = os.urandom(10)
-        self._count = 0
+        self._last = int.from_bytes(os.urandom(10), "big") << 48
 
     def next(self) -> bytes:
         """The next id, 16 bytes."""
-        self._count += 1
-        return self._prefix + self._count.to_bytes(6, "big")
+        self._last += 1
+        return self._last.to_bytes(16, "big")

@@ -10,6 +10,7 @@ Long since the promises to every world stand here, as docstrings.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Literal, Protocol
 
 import msgspec
@@ -629,11 +630,12 @@ class World(Log, Queue, Stream, Transfer, Protocol):
         ...
 
 
+_body = attrgetter("body")
+
+
 def batch_bytes(batch: Batch) -> int:
     """What the batch weighs in a group, in bytes."""
-    size = 256
-    for record in batch.records:
-        size += len(record.body)
+    size = 256 + sum(map(len, map(_body, batch.records)))
     if batch.blobs:
         size += sum(len(blob.data) for blob in batch.blobs)
     return size

@@ -26,7 +26,8 @@ INLINE_BYTES = 64 * 1024
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 _LEAST_TOO_DEEP = 2 * MAX_DEPTH + 1
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_decode = msgspec.json.Decoder().decode
+decode = _decode = msgspec.json.Decoder().decode
+"""The value behind canonical bytes (as written by `encode`, so nothing is checked again)."""
 _check_integers = msgspec.msgpack.Encoder().encode
 
 
@@ -56,11 +57,6 @@ def keep(value: object, *, what: str = "value", limit: int = MAX_VALUE_BYTES) ->
     if len(data) >= _LEAST_TOO_DEEP and _is_too_deep(data, back):
         raise _explain(value, what)
     return data, back
-
-
-def decode(data: bytes) -> Any:
-    """The value behind canonical bytes (as written by `encode`, so nothing is checked again)."""
-    return _decode(data)
 
 
 def parse(text: str | bytes, *, what: str = "value") -> Any:

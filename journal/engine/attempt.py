@@ -143,9 +143,9 @@ class Attempt:
         """Whether the handler has ended: a task of its that has made no call yet is cancelled over its first."""
         self._handler: asyncio.Task[Any] | None = None
         self._recancels = 0
-        self.deltas = Deltas(holding, self.log)
+        self.deltas: Deltas = Deltas(holding, self.log)
         self.inputs = SentInputs(self)
-        self.docs = AttemptDocs(self)
+        self.docs: AttemptDocs = AttemptDocs(self)
         self.files: AttemptFiles = AttemptFiles(self)
         self.checkpoints: Checkpoints | None = None if history.folded is None else history.folded.checkpoints
         """Of the run, once the handler has asked for them."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from journal.core import values
 from journal.core.codec import Blob, pack, seal
@@ -71,7 +72,7 @@ class Call(Asked, frozen=True, gc=False, kw_only=True):
     """The result to canonical JSON; raises `InvalidValue` or `ValueTooLarge`."""
     config_digest: bytes | None = None
     is_lazy: bool = False
-    """The intent may ride with its outcome; only for safe tools and steps."""
+    """The intent may ride with its outcome; only for safe tools and steps, never for a model call."""
     retry: Retry | None = None
     timeout: float | None = None
     probe: ProbeFunction | None = None
@@ -154,7 +155,7 @@ async def perform(attempt: "Attempt", call: Call) -> Settled:
             await attempt.files.fetch(outcome.files)
             editing = EditingOutcome(attempt, call.key, outcome, None)
             await _hand_out(attempt, call, outcome, editing=editing)
-            return msgspec.structs.replace(settled, outcome=editing.outcome)
+            return replace(settled, outcome=editing.outcome)
         case Diverge(recorded, wanted):
             if call.key not in history.calls and attempt.order.is_to_be_cancelled:
                 # It was asked for then as well, and cancelled before it could act.
@@ -235,10 +236,12 @@ async def _served(attempt: "Attempt", call: Call, outcome: CallOutcome, seq: int
 
 def _carry_out(attempt: "Attempt", call: Call, number: int) -> Coroutine[Any, Any, Settled]:
     """Intent, act, outcome. Await it at once."""
-    if not call.is_lazy or call.kind == "model" or attempt.has_noted or attempt.cancellation.is_next:
+    if not call.is_lazy or attempt.has_noted or attempt.cancellation.is_next:
         return _act_behind(attempt, call, number)
-    attempt.holding.buffer(*_intent(attempt, call, number))
-    attempt.holding.check_trust()
+    holding = attempt.holding
+    record, blob = _intent(attempt, call, number)
+    holding.buffer(record, blob)
+    holding.check_trust()
     return _act(attempt, call, number)
 
 
@@ -276,6 +279,8 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     blob: Blob | None = None
     cause: BaseException | None = None
     interruption: asyncio.CancelledError | None = None
+    editing: EditingOutcome | None = None
+    act = call.act
     context = CallContext(attempt, call.key, number, call.timeout)
     heard = _heard_cancellations(attempt)
     attempt.acting += 1
@@ -283,16 +288,14 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
     try:
         try:
             if call.retry is None and call.timeout is None:
-                result, tries = await call.act(), 1
+                result, tries = await act(), 1
             else:
                 is_never = call.policy == "never"
-                result, tries = await retrying(
-                    call.act, call.retry, call.timeout, call.key, is_never=is_never
-                )
-            if context.forgotten is None:
-                outcome, data, blob = _succeeded(call, result, tries)
-            else:
+                result, tries = await retrying(act, call.retry, call.timeout, call.key, is_never=is_never)
+            if context.has_more and context.forgotten is not None:
                 outcome = _unfinished(call, context.forgotten, result, tries)
+            else:
+                outcome, data, blob = _succeeded(call, result, tries)
         except asyncio.CancelledError as error:
             cause = error
             if _heard_cancellations(attempt) <= heard:
@@ -311,25 +314,27 @@ async def _act(attempt: "Attempt", call: Call, number: int) -> Settled:
         finally:
             current_call.reset(token)
             attempt.acting -= 1
-            context.end()
-        outcome = with_facts(outcome, call.kind, context.facts, cause)
-        if context.has_emitted:
-            try:
-                with anyio.CancelScope(shield=True):
-                    await attempt.deltas.flush()
-            except asyncio.CancelledError as error:
-                interruption = error  # delivered below: the outcome comes first
-        editing = None
-        if context.has_edited and outcome.status in ("ok", "value_lost"):
-            editing, cancelled = await _edited(attempt, call, context, outcome, blob)
-            interruption = cancelled or interruption
+            if context.has_more:
+                context.end()
+        if context.has_more or cause is not None:
+            outcome = with_facts(outcome, call.kind, context.facts, cause)
+            if context.has_emitted:
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await attempt.deltas.flush()
+                except asyncio.CancelledError as error:
+                    interruption = error  # delivered below: the outcome comes first
+            if context.has_edited and outcome.status in ("ok", "value_lost"):
+                editing, cancelled = await _edited(attempt, call, context, outcome, blob)
+                interruption = cancelled or interruption
         if interruption is not None:
             await _interrupt(attempt, call, outcome, interruption, blob, editing)
         await _hand_out(attempt, call, outcome, blob, data, editing)
         if editing is not None:
             outcome = editing.outcome
     finally:
-        context.let_go()
+        if context.has_more:
+            context.let_go()
     return Settled(call, outcome, data, False, cause)
 
 
@@ -347,8 +352,9 @@ async def _edited(
 def _intent(
     attempt: "Attempt", call: Call, number: int, shortened: tuple[Difference, bytes] | None = None
 ) -> tuple[NewRecord, Blob | None]:
-    difference, data = shortened or (None, call.input)
+    data = call.input if shortened is None else shortened[1]
     value, blob = (None, None) if data is None else pack(data)
+    nonces = attempt.history.nonces
     intent = CallIntent(
         kind=call.kind,
         name=call.name,
@@ -358,12 +364,13 @@ def _intent(
         policy=call.policy,
         attempt=attempt.number,
         number=number,
-        difference=difference,
-        v=1 if difference is None else 2,
-        nonce=attempt.history.nonces.get(call.key, b""),
-        task_digest=task_digest(asyncio.current_task(attempt.loop)) if call.begins_task else b"",
+        nonce=nonces.get(call.key, b"") if nonces else b"",
     )
-    return seal(attempt.holding.run, intent, turn=attempt.turn_id, key=call.key), blob
+    if shortened is not None:
+        intent = replace(intent, difference=shortened[0], v=2)
+    if call.begins_task:
+        intent = replace(intent, task_digest=task_digest(asyncio.current_task(attempt.loop)))
+    return seal(attempt.holding.run, intent, attempt.turn_id, call.key), blob
 
 
 def _heard_cancellations(attempt: "Attempt") -> int:
@@ -371,14 +378,13 @@ def _heard_cancellations(attempt: "Attempt") -> int:
     task = asyncio.current_task(attempt.loop)
     if task is None:
         return 0
-    return task.cancelling() - bool(
-        getattr(task, "_must_cancel", False)
-    )  # nothing public shows what is to come
+    return task.cancelling() - getattr(task, "_must_cancel", False)  # nothing public shows what is to come
 
 
 def _succeeded(call: Call, result: Any, tries: int) -> tuple[CallOutcome, bytes | None, Blob | None]:
+    encode = call.encode
     try:
-        data = call.encode(result)
+        data = encode(result)
     except Exception as error:  # noqa: BLE001 - it happened; a result that cannot be kept is still an outcome
         info = ErrorInfo(type=type(error).__qualname__, data=values.encode(str(error)[:_REPR_LIMIT]))
         lost = _repr(result)
@@ -437,7 +443,7 @@ async def _probe(attempt: "Attempt", call: Call) -> Settled | None:
     match found:
         case Ran(value):
             outcome, data, blob = _succeeded(call, value, 1)
-            outcome = msgspec.structs.replace(outcome, probed=True)
+            outcome = replace(outcome, probed=True)
         case NotRun(final=final) if final or call.dedupes:
             return None
         case _:
@@ -515,7 +521,7 @@ def _commit(
         progress = Progress()
     if editing is not None:
         return holding.commit_late(editing, queue=progress)
-    record = seal(holding.run, outcome, turn=attempt.turn_id, key=call.key)
+    record = seal(holding.run, outcome, attempt.turn_id, call.key)
     return holding.commit(record, blob, queue=progress)
 
 

@@ -13,7 +13,6 @@ for it are one state, read best in one place.
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import anyio
@@ -64,26 +63,41 @@ class Flusher:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: set[Holding] = set()
+        self._waiting: dict[Holding, bytes | None] = {}
+        """With the batch that had landed last when they were last seen to buffer."""
         self._is_set = False
 
     def watch(self, holding: "Holding") -> None:
-        """This one has begun to buffer."""
-        self._waiting.add(holding)
+        """This one has begun to buffer: look after it until it is seen not to."""
+        holding.is_watched = True
+        self._waiting[holding] = b""
         if not self._is_set:
             self._is_set = True
             self._loop.call_later(LAZY_SECONDS / 2, self._look)
 
     def _look(self) -> None:
-        ripe = monotonic() - LAZY_SECONDS / 2
-        for holding in list(self._waiting):
+        for holding, landed in list(self._waiting.items()):
             if not holding.has_buffered:
-                self._waiting.discard(holding)
-            elif holding.buffered_at <= ripe:
-                holding.flush_lazy()  # watched until it is empty: another commit may be in flight
+                holding.is_watched = False
+                del self._waiting[holding]
+            elif landed == holding.prev_batch:  # nothing has taken along what waited then
+                holding.flush_lazy()
+            else:
+                self._waiting[holding] = holding.prev_batch
         self._is_set = bool(self._waiting)
         if self._is_set:
             self._loop.call_later(LAZY_SECONDS / 2, self._look)
+
+
+class _Asking(msgspec.Struct):
+    """A batch that is offered again until the door answers; times of the boot clock."""
+
+    batch: bytes
+    """Its id."""
+    since: float
+    until: float
+    delay: float
+    """Seconds before the next time."""
 
 
 class _Taken(msgspec.Struct, frozen=True):
@@ -129,10 +143,10 @@ class Holding:
         self.on_foreign: Callable[[int, int], None] | None = None
         """Told of seqs (after, up to) that others appended."""
         self.progress_due = claimed.takeovers > 0
-        self.buffered_at = 0.0
-        """When the oldest lazy record that waits was handed in, on the monotonic clock."""
         self.is_ending = False
         """Whether the turn stops here anyway: a store that is away is not waited for much longer."""
+        self.is_watched = False
+        """Whether the flusher looks after what is buffered."""
         self._flusher = flusher
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -146,11 +160,10 @@ class Holding:
         self._behind: list[asyncio.Future[None]] = []
         """Who waits until it was."""
         self._queue: QueueChange | None = None
-        self._in_flight = False
-        self._flight: list[_Waiter] = []
-        self._asking_since = 0.0
-        self._asking_until = 0.0
-        self._delay = _FIRST_DELAY
+        self._flight: list[_Waiter] | None = None
+        """Who waits for the batch that is under way; None: none is."""
+        self._asking: _Asking | None = None
+        """For the batch that was offered again last."""
         self._is_over = False
         self._landings = 0
         self._taken: _Taken | None = None
@@ -168,10 +181,9 @@ class Holding:
 
     def buffer(self, record: NewRecord, blob: Blob | None = None) -> None:
         """Append lazily: with the next commit, or within `LAZY_SECONDS`."""
-        if not self._records:
-            self.buffered_at = monotonic()
-            self._flusher.watch(self)
         self._records.append(record)
+        if not self.is_watched:
+            self._flusher.watch(self)
         if blob is not None:
             self._blobs.append(blob)
 
@@ -188,24 +200,23 @@ class Holding:
         It returns how manieth it landed. What was handed in is never withdrawn: a cancellation meanwhile is delivered
         after the door has answered. Raises `ClaimLost` or `HandlerAborted`.
         """
-        if queue is not None and self._queue is not None and not isinstance(self._queue, Progress):
-            return self._commit_behind(record, blob, queue)
         if self.lost is not None:
             raise self._lost_error()
         if queue is not None:
+            if self._queue is not None and not isinstance(self._queue, Progress):
+                return self._commit_behind(record, blob, queue)
             self._queue = queue
         if record is not None:
             self._records.append(record)
         if blob is not None:
             self._blobs.append(blob)
-        if self._in_flight or (len(self._blobs) > 1 and self._is_heavy()):
+        if self._flight is not None or (len(self._blobs) > 1 and self._is_heavy()):
             waiter: _Waiter = self._loop.create_future()
             self._waiters.append(waiter)
-            if not self._in_flight:
+            if self._flight is None:
                 self._send()
             return self._wait(waiter)
-        batch, waiters = self._pack()
-        return self._offer_alone(batch, waiters, None)
+        return self._offer_alone(self._pack())
 
     async def _commit_behind(self, record: NewRecord | None, blob: Blob | None, queue: QueueChange) -> int:
         """`commit`, once the queue change that waits there already has landed: one a batch.
@@ -226,36 +237,36 @@ class Holding:
         late.waiter = self._loop.create_future()
         is_alone = not self._late and self._may_be_late() and not self._is_heavy()
         self._late.append(late)
-        if self._in_flight:
+        if self._flight is not None:
             return await self._wait(late.waiter)
         if is_alone:
-            return await self._offer_alone(*self._pack_late(), late)
+            batch = self._pack_late()
+            self._under_way.pop()  # our own
+            return await self._offer_alone(batch)
         self._send()
         return await self._wait(late.waiter)
 
-    async def _offer_alone(self, batch: Batch, waiters: list[_Waiter], late: Late | None) -> int:
-        """Nobody else waits: take the store's answer from its own future, some passes of the loop sooner."""
-        offered = self.world.append(batch)
-        waiter = offered if type(offered) is asyncio.Future else asyncio.ensure_future(offered)
-        if late is None:
-            waiters.append(waiter)
-        else:
-            waiters[-1] = late.waiter = waiter
+    async def _offer_alone(self, batch: Batch) -> int:
+        """Take the store's answer from its own future, some passes of the loop sooner; we land behind the others."""
+        waiter = self.world.append(batch)
+        if type(waiter) is not asyncio.Future:
+            waiter = asyncio.ensure_future(waiter)
         try:
             answer = await waiter
         except asyncio.CancelledError as error:
-            landing: _Waiter = self._loop.create_future()  # for what the store's own does not tell
-            waiters[-1] = landing
-            if late is not None:
-                late.waiter = landing
-            self._answered(batch, waiters, waiter)
-            await self._outlast(landing, error)
+            told: _Waiter = self._loop.create_future()  # what the store's own does not tell
+            self._under_way.append(told)
+            self._answered(batch, waiter)
+            await self._outlast(told, error)
             raise
         except Exception:  # noqa: BLE001 - of the store; `_answered` makes of it what it is
             answer = None
         if type(answer) is Committed:
-            return self._landed(batch, waiters, answer)
-        self._answered(batch, waiters, waiter)
+            self._landed(batch, answer)
+            landing = self._landings = self._landings + 1
+            return landing
+        self._under_way.append(waiter)
+        self._answered(batch, waiter)
         if self.lost is not None:
             raise self._lost_error()
         if (again := self._wait_again(waiter)) is not None:  # unanswered: the batch is on offer again
@@ -267,7 +278,7 @@ class Holding:
         self._unread -= 1
         if not self._unread:
             self._wake()
-        if self._late and not self._unread and not self._in_flight and self.lost is None:
+        if self._late and not self._unread and self._flight is None and self.lost is None:
             self._send()
 
     async def until_read(self) -> None:
@@ -307,7 +318,7 @@ class Holding:
 
     def _wait_again(self, given_up: _Waiter) -> _Waiter | None:
         """Another future for what that one waited for; None: the door has answered already."""
-        for waiters in (self._flight, self._waiters):
+        for waiters in (self._flight or [], self._waiters):
             for place, waiter in enumerate(waiters):
                 if waiter is given_up:
                     waiters[place] = self._loop.create_future()
@@ -348,7 +359,7 @@ class Holding:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is buffered or under way."""
-        return not self._in_flight and not self._records
+        return self._flight is None and not self._records
 
     @property
     def is_over(self) -> bool:
@@ -359,17 +370,17 @@ class Holding:
 
     def flush_lazy(self) -> None:
         """Commit what is buffered, if nothing has taken it along meanwhile."""
-        if self._records and self.lost is None and not self._in_flight:
+        if self._records and self.lost is None and self._flight is None:
             self._send()
 
     def _send(self) -> None:
         """Offer everything that was handed in."""
         if self._is_heavy():
-            self._offer(self._pack_ahead(), [])
+            self._offer(self._pack_ahead())
         elif self._late and self._may_be_late():
-            self._offer(*self._pack_late())
+            self._offer(self._pack_late())
         elif self._records or self._waiters or self._queue is not None:
-            self._offer(*self._pack())
+            self._offer(self._pack())
 
     def _may_be_late(self) -> bool:
         """Whether all is known that lies before what is made late."""
@@ -386,10 +397,10 @@ class Holding:
             size += len(self._blobs[count].data)
             count += 1
         ahead, self._blobs = self._blobs[:count], self._blobs[count:]
-        self._in_flight = True
+        self._flight = []
         return Batch(self.run, self._ids.next(), Held(self.claim, self.prev_batch), blobs=tuple(ahead))
 
-    def _pack_late(self) -> tuple[Batch, list[_Waiter]]:
+    def _pack_late(self) -> Batch:
         """Everything that was handed in, and behind it what is made only now, at just this head."""
         plain, late, self._late = len(self._records), self._late, []
         waiters = list(self._waiters)
@@ -402,20 +413,18 @@ class Holding:
             self._blobs += blobs
             assert one.waiter is not None
             self._waiters.append(one.waiter)
-        batch, everybody = self._pack()
-        batch = msgspec.structs.replace(batch, at_head=self.last)
+        batch = msgspec.structs.replace(self._pack(), at_head=self.last)
         self._taken = _Taken(batch, plain, late, waiters)
-        return batch, everybody
+        return batch
 
     def _again(self, batch: Batch, head: int) -> None:
         """Somebody else appended first: read that, and make the late ones anew."""
         taken, self._taken = self._taken, None
         if taken is None or self.on_foreign is None:
-            self._give_up(list(self._flight), self._gone(f"the head moved to {head}"))
+            self._give_up(self._gone(f"the head moved to {head}"))
             return
-        self._in_flight = False
         # Whoever was cancelled meanwhile waits on another future than he came with.
-        everybody, self._flight = self._flight, []
+        everybody, self._flight = self._under_way, None
         for one, waiter in zip(taken.late, everybody[len(taken.waiters) :], strict=True):
             one.waiter = waiter
         self._records = [*batch.records[: taken.plain], *self._records]
@@ -439,8 +448,8 @@ class Holding:
             self._unread += 1
             self.on_foreign(after, upto)
 
-    def _pack(self) -> tuple[Batch, list[_Waiter]]:
-        """Everything that was handed in, as the batch that is in flight from now on; and those who wait for it."""
+    def _pack(self) -> Batch:
+        """Everything that was handed in, as the batch that is under way from now on."""
         batch = Batch(
             self.run,
             self._ids.next(),
@@ -451,48 +460,48 @@ class Holding:
             self._queue,
             tuple(self._blobs),
         )
-        waiters = self._waiters
+        self._flight = self._waiters
         self._records, self._blobs, self._waiters, self._queue = [], [], [], None
-        self._in_flight = True
-        self._flight = waiters
-        return batch, waiters
+        return batch
 
-    def _offer(self, batch: Batch, waiters: list[_Waiter]) -> None:
-        asyncio.ensure_future(self.world.append(batch)).add_done_callback(
-            partial(self._answered, batch, waiters)
-        )
+    @property
+    def _under_way(self) -> list[_Waiter]:
+        """Who waits for the batch that is."""
+        assert self._flight is not None
+        return self._flight
 
-    def _answered(self, batch: Batch, waiters: list[_Waiter], future: asyncio.Future[Answer]) -> None:
+    def _offer(self, batch: Batch) -> None:
+        asyncio.ensure_future(self.world.append(batch)).add_done_callback(partial(self._answered, batch))
+
+    def _answered(self, batch: Batch, future: asyncio.Future[Answer]) -> None:
         if (
             future.cancelled()
         ):  # by whoever waited for it, or by a store that closes: what became of it is unknown
-            self._ask_again(batch, waiters, "the wait for its answer was cancelled")
+            self._ask_again(batch, "the wait for its answer was cancelled")
         elif isinstance(error := future.exception(), WorldUnavailable):
             # The store is away, for longer than it waits itself. What ran is not run again, so its outcome is kept.
-            self._ask_again(batch, waiters, error.reason)
+            self._ask_again(batch, error.reason)
         elif error is not None:
-            self._give_up(waiters, HandlerAborted(run_id=self.run, cause=error))
-        elif type(committed := future.result()) is Committed:
-            self._landed(batch, waiters, committed)
+            self._give_up(HandlerAborted(run_id=self.run, cause=error))
         else:
-            match committed:
+            match future.result():
+                case Committed() as committed:
+                    self._landed(batch, committed)
                 case Duplicate(original=original, claim_valid=True):
-                    self._landed(batch, waiters, original)
+                    self._landed(batch, original)
                 case Duplicate():
                     # What was offered is durable, but nobody acts without a claim that holds.
-                    self._give_up(waiters, self._gone("another holder took over"))
+                    self._give_up(self._gone("another holder took over"))
                 case Unknown(reason=reason):
-                    self._ask_again(batch, waiters, reason)
+                    self._ask_again(batch, reason)
                 case HeadMoved(head=head):
                     self._again(batch, head)
                 case refusal:
-                    self._give_up(waiters, self._gone(f"the store answered {refusal}"))
+                    self._give_up(self._gone(f"the store answered {refusal}"))
 
-    def _landed(self, batch: Batch, waiters: list[_Waiter], committed: Committed) -> int:
-        self._in_flight = False
-        self._flight = []
+    def _landed(self, batch: Batch, committed: Committed) -> None:
+        waiters, self._flight = self._flight, None
         self.prev_batch = batch.id
-        self._asking_since = 0.0
         if batch.queue is not None:
             self._is_over = isinstance(batch.queue, Finish | Block | Release)
         if batch.records:
@@ -503,20 +512,17 @@ class Holding:
                 taken, self._taken = self._taken, None
                 for seq, late in enumerate(taken.late, committed.last - len(taken.late) + 1):
                     late.landed(seq)
-        for waiter in waiters:
+        for waiter in waiters or ():
             self._landings += 1
             if not waiter.done():
                 waiter.set_result(self._landings)
             elif waiter.cancelled():
                 setattr(waiter, _LANDING, self._landings)  # in this very pass: `_outlast` tells it
-        landed = self._landings
         if (self._waiters or self._late) and self.lost is None:
             self._send()
-        return landed
 
-    def _give_up(self, waiters: list[_Waiter], error: BaseException) -> None:
-        self._in_flight = False
-        self._flight = []
+    def _give_up(self, error: BaseException) -> None:
+        waiters, self._flight = self._under_way, None
         self.lost = self.lost or error
         self._refuse(waiters)
         self.lose(error)
@@ -524,22 +530,22 @@ class Holding:
     def _gone(self, reason: str) -> ClaimLost:
         return ClaimLost(run_id=self.run, reason=reason)
 
-    def _ask_again(self, batch: Batch, waiters: list[_Waiter], reason: str) -> None:
+    def _ask_again(self, batch: Batch, reason: str) -> None:
         now = self._clock.boottime()
-        if self._asking_since == 0.0:
-            self._asking_since, self._delay = now, _FIRST_DELAY
-            self._asking_until = max(now + UNKNOWN_SECONDS, self.trusted_until)
-        until = self._asking_since + ENDING_SECONDS if self.is_ending else self._asking_until
-        if now > until:
-            seconds = f"{now - self._asking_since:.0f} s"
+        asking = self._asking
+        if asking is None or asking.batch != batch.id:
+            until = max(now + UNKNOWN_SECONDS, self.trusted_until)
+            asking = self._asking = _Asking(batch.id, now, until, _FIRST_DELAY)
+        if now > (asking.since + ENDING_SECONDS if self.is_ending else asking.until):
+            seconds = f"{now - asking.since:.0f} s"
             error = WorldUnavailable(
                 f"no answer for {seconds} ({reason}); the turn is left to whoever claims it next",
                 world=self.world.url,
             )
-            self._give_up(waiters, HandlerAborted(run_id=self.run, cause=error))
+            self._give_up(HandlerAborted(run_id=self.run, cause=error))
             return
-        self._loop.call_later(self._delay, self._offer, batch, waiters)
-        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        self._loop.call_later(asking.delay, self._offer, batch)
+        asking.delay = min(asking.delay * 2, _LONGEST_DELAY)
 
     def _lost_error(self) -> BaseException:
         """A fresh exception each time: one instance must not be raised in several tasks."""

@@ -19,30 +19,20 @@ if TYPE_CHECKING:
 class CallContext:
     """One try of one call."""
 
-    __slots__ = (
-        "_deadline",
-        "_docs",
-        "_files",
-        "_unawaited",
-        "attempt",
-        "facts",
-        "has_emitted",
-        "has_shown",
-        "key",
-        "number",
-    )
+    has_emitted = False
+    has_shown = False
+    """Whether somebody saw a piece of its output already: it cannot be tried again unnoticed."""
+    facts = NOTHING
+    _docs: CallDocs | None = None
+    _files: CallFiles | None = None
+    _unawaited: dict[object, str] | None = None
 
     def __init__(self, attempt: "Attempt", key: str, number: int, timeout: float | None) -> None:
         self.attempt = attempt
         self.key = key
         self.number = number
-        self.has_emitted = False
-        self.has_shown = False
-        """Whether somebody saw a piece of its output already: it cannot be tried again unnoticed."""
-        self.facts = NOTHING
-        self._docs: CallDocs | None = None
-        self._files: CallFiles | None = None
-        self._unawaited: dict[object, str] | None = None
+        self.has_more = False
+        """Whether it used `io` in a way that its outcome does not tell: there is more to its end."""
         self._deadline = None if timeout is None else attempt.clock.boottime() + timeout
 
     def enter(self) -> "Token[Any]":
@@ -73,6 +63,7 @@ class CallContext:
     def docs(self) -> CallDocs:
         """The run's documents, as this call sees them."""
         if self._docs is None:
+            self.has_more = True
             self._docs = CallDocs(self.attempt.docs)
         return self._docs
 
@@ -80,6 +71,7 @@ class CallContext:
     def files(self) -> CallFiles:
         """The run's workspace, as this call sees it. Raises `InvalidOptions` where the agent has none."""
         if self._files is None:
+            self.has_more = True
             self._files = files_of(self.attempt)
         return self._files
 
@@ -87,6 +79,7 @@ class CallContext:
     def unawaited(self) -> dict[object, str]:
         """See `awaiting.py`."""
         if self._unawaited is None:
+            self.has_more = True
             self._unawaited = {}
         return self._unawaited
 
@@ -144,13 +137,14 @@ class CallContext:
 
     def emit(self, data: Any) -> None:
         """Show a piece of output to whoever watches; it is not recorded, and may be lost."""
-        self.has_emitted = self.has_shown = True
+        self.has_more = self.has_emitted = self.has_shown = True
         self.attempt.deltas.emit(
             Delta(call=self.key, number=self.number, data=values.encode(data, what="delta"))
         )
 
     def report(self, facts: Facts) -> None:
         """Keep `facts` with the outcome; of what was reported before, whatever they do not speak of stays."""
+        self.has_more = True
         self.facts = self.facts.updated(facts)
 
 

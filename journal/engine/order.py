@@ -85,7 +85,9 @@ class Order:
 
     def is_clear(self) -> bool:
         """Whether what is live now may be handed out at once."""
-        return not (self._due or self._live or self._has_ready())
+        if self._due or self._live:
+            return False
+        return self._ready is None or not self._ready.holds(self._attempt)
 
     @property
     def missing(self) -> str | None:

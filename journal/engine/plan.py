@@ -13,8 +13,9 @@ from journal.core.arguments import encode_arguments
 from journal.core.errors import InvalidOptions, UsageError
 from journal.core.records import Policy
 from journal.core.typed import ValueCodec, result_codec
+from journal.engine.calls import Call
+from journal.replay.history import is_again, is_counted
 from journal.tools.policy import Marker, marker_of
-from journal.tools.probe import ProbeFunction
 from journal.tools.retry import Retry
 from journal.tools.tool import Step
 
@@ -29,18 +30,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     is_async: bool
     codec: ValueCodec[Any]
     marked: Marker | None
+    step: Call
+    """A step of it, but for what is each call's own: its key, act, input and scope."""
     key: str | None = None
-    retry: Retry | None = None
     retry_option: Retry | bool | None = None
-    timeout: float | None = None
     own_marker: Marker | None = None
     """What was on the function itself when the plan was made."""
 
     policy: Policy | None = None
     """What the marker says, if there is one."""
-    probe: ProbeFunction | None = None
-    dedupes: bool = False
-    """Both as the marker says."""
     names: tuple[str, ...] | None = None
     """Of the arguments, where a call takes just these, by position or by name; None: it is not so simple."""
 
@@ -76,7 +74,7 @@ _OPTIONS = frozenset({"key", "name", "retry", "timeout"})
 _NO_ARGUMENTS = (b"{}", values.digest(b"{}"))
 
 
-_PLAN = "__journal_plan__"
+_PLAN, _MARKER = "__journal_plan__", "__journal_marker__"
 
 
 def plan_of(fn: Callable[..., Any]) -> Plan:
@@ -85,18 +83,12 @@ def plan_of(fn: Callable[..., Any]) -> Plan:
     Kept on the function itself, so that it goes when the function goes; a method, which is made anew for each look,
     is worked out each time.
     """
-    is_kept = type(fn) is FunctionType or isinstance(fn, Step)
-    if is_kept:
-        plan: Plan | None = getattr(fn, _PLAN, None)
-        # A copied __dict__ (wraps, options) brings another's plan; a marker may have been set since.
-        if (
-            plan is not None
-            and plan.source is fn
-            and getattr(fn, "__journal_marker__", None) is plan.own_marker
-        ):
-            return plan
+    plan = getattr(fn, _PLAN, None)
+    # A copied __dict__ (wraps, options) brings another's plan, as a method does; a marker may have been set since.
+    if type(plan) is Plan and plan.source is fn and plan.own_marker is getattr(fn, _MARKER, None):
+        return plan
     plan = _make(fn)
-    if is_kept:
+    if type(fn) is FunctionType or isinstance(fn, Step):
         setattr(fn, _PLAN, plan)
     return plan
 
@@ -109,23 +101,47 @@ def _make(fn: Callable[..., Any]) -> Plan:
     marked = marker_of(fn)
     step = fn if isinstance(fn, Step) else None
     plain = fn if step is None else step.fn
+    codec = result_codec(plain, None if step is None else step.returns)
+    name = _name(fn) if step is None else step.name
+    key = None if step is None else _explicit(step.key)
     return Plan(
         source=fn,
-        name=_name(fn) if step is None else step.name,
+        name=name,
         fn=plain,
         is_async=_is_async(plain),
-        codec=result_codec(plain, None if step is None else step.returns),
-        own_marker=getattr(fn, "__journal_marker__", None),
+        codec=codec,
+        own_marker=getattr(fn, _MARKER, None),
         marked=marked,
         policy=None if marked is None else marked.policy,
-        probe=None if marked is None else marked.probe,
-        dedupes=marked is not None and marked.dedupes,
         names=_names(plain),
-        key=None if step is None else step.key,
-        retry=None if step is None else step.retry,
+        key=key,
         retry_option=None if step is None else step.retry_option,
-        timeout=None if step is None else step.timeout,
+        step=Call(
+            key="",
+            kind="step",
+            name=name,
+            act=plain,
+            input=None,
+            input_digest=b"",
+            encode=codec.encode,
+            policy="safe",
+            is_counted=key is None,
+            is_lazy=True,
+            retry=None if step is None else step.retry,
+            timeout=None if step is None else step.timeout,
+            probe=None if marked is None else marked.probe,
+            dedupes=marked is not None and marked.dedupes,
+        ),
     )
+
+
+def _explicit(key: str | None) -> str | None:
+    """A key given by the caller; raises `InvalidOptions` if it could be one that is counted."""
+    if key is not None and (is_counted(key) or is_again(key)):
+        raise InvalidOptions(
+            f"key={key!r}: names that end in # or @again and a number are given by counting; choose another"
+        )
+    return key
 
 
 def _names(fn: Callable[..., Any]) -> tuple[str, ...] | None:

@@ -35,18 +35,20 @@ class Ready:
         """Whether one of them belongs to that attempt."""
         # By one call: between two of them, other threads may add to it.
         handles, known = list(self._handles), self._known
-        self._known = handles
         if not handles:
+            self._known = handles
             return False
-        left, count = 0, len(known)
-        while left < count and known[left] is not handles[0]:
-            left += 1
-        kept = count - left
-        if handles[:kept] != known[left:]:
+        try:
+            known = known[known.index(handles[0]) :]
+        except ValueError:
+            known = []
+        count, kept = len(handles), len(known)
+        if handles[:kept] != known:
             kept = 0  # one has left, and come again
-        if kept < len(handles):
+        if kept < count:
             self._look(handles[kept:])
-        return attempt.last_ready > self._seen - len(handles)
+        self._known = handles
+        return attempt.last_ready > self._seen - count
 
     def holds_besides(self, attempt: "Attempt", tasks: "Collection[asyncio.Task[Any]]") -> bool:
         """`holds`, apart from what cancels in each pass (scopes of anyio), and from `tasks`, which bear with that."""

@@ -97,6 +97,14 @@ def _number(name: str) -> int:
 _current: ContextVar[Scope | None] = ContextVar("journal_scope", default=None)
 
 
+def open_scope(attempt: "Attempt") -> Scope | None:
+    """The scope of the running task, if `current_scope` has nothing to do for it: nearly always."""
+    scope = _current.get()
+    if scope is None or scope.attempt is not attempt or attempt.is_over or get_ident() != attempt.thread:
+        return None
+    return scope if scope.task is asyncio.current_task(attempt.loop) else None
+
+
 def current_scope(what: str, attempt: "Attempt | None" = None, first: Beginning | None = None) -> Scope:
     """The scope of the running task, opened if it is the first that the task does: the call `first`, else `what`.
 

@@ -11,21 +11,21 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from journal.core import values
 from journal.core.errors import InvalidOptions, OutcomeUnknown, ValueLost
 from journal.core.failures import rebuild
 from journal.core.ports import Delta
-from journal.core.records import CallKind
 from journal.core.typed import ValueCodec
 from journal.engine import outside
 from journal.engine.calls import Call, Settled, settle
 from journal.engine.checkpoints import TurnCheckpoints
 from journal.engine.plan import Plan, plan_of
-from journal.engine.scope import current_scope
+from journal.engine.scope import current_scope, open_scope
 from journal.engine.threads import on_thread
 from journal.engine.turn_docs import TurnDocs
 from journal.engine.turn_files import TurnFiles
-from journal.replay.history import is_again, is_counted
 from journal.tools.awaiting import awaited
 from journal.tools.model_retry import as_model_retry
 from journal.tools.result import ToolResult, rejected_of, rejected_text
@@ -160,8 +160,10 @@ class Turn:
             raise InvalidOptions(
                 f"{plan.name!r} is marked never, and steps may run again: use turn.tool({plan.name}, ...)"
             )
-        settled = await settle(self._attempt, self._call("step", plan, args, kwargs, "safe"))
-        return _unwrap(settled, plan.codec)
+        settled = await settle(self._attempt, self._call(plan.step, plan, args, kwargs))
+        if settled.data is None:
+            raise failure_of(settled)
+        return plan.codec.decode(settled.data)
 
     @overload
     async def model(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -174,8 +176,17 @@ class Turn:
         raises `OutcomeUnknown`. Tried again as `ModelRetry` says, unless ``retry=`` of `fn` or of the agent says else.
         """
         plan = plan_of(fn)
-        settled = await settle(self._attempt, self._call("model", plan, args, kwargs, plan.policy or "safe"))
-        return _unwrap(settled, plan.codec)
+        call = replace(
+            plan.step,
+            kind="model",
+            policy=plan.policy or "safe",
+            is_lazy=False,
+            retry=as_model_retry(plan.retry_option, self._attempt.agent.model_retry),
+        )
+        settled = await settle(self._attempt, self._call(call, plan, args, kwargs))
+        if settled.data is None:
+            raise failure_of(settled)
+        return plan.codec.decode(settled.data)
 
     @overload
     async def tool(
@@ -191,57 +202,29 @@ class Turn:
         """
         plan = plan_of(fn)
         policy = self._attempt.agent.policy_of(plan.name, plan.marked).policy
-        settled = await settle(self._attempt, self._call("tool", plan, args, kwargs, policy))
-        return _tool_result(settled, plan.codec)
+        call = replace(plan.step, kind="tool", policy=policy, is_lazy=policy == "safe")
+        return _tool_result(await settle(self._attempt, self._call(call, plan, args, kwargs)), plan.codec)
 
-    def _call(
-        self, kind: CallKind, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], policy: Any
-    ) -> Call:
+    def _call(self, like: Call, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         attempt = self._attempt
         data, digest = plan.encode_arguments(args, kwargs)
-        if plan.key is None:
-            scope = current_scope(f"turn.{kind}", attempt, (plan.name, digest))
-        else:  # its key does not tell the scope
-            scope = current_scope(f"turn.{kind} {plan.key}", attempt)
-        begins_task, scope.is_new = scope.is_new, False
-        return Call(
-            key=scope.next_key(plan.name) if plan.key is None else _explicit(plan.key),
-            kind=kind,
-            name=plan.name,
-            act=_act_of(attempt, plan, args, kwargs),
+        scope, begins_task = open_scope(attempt), False
+        if scope is None:
+            if plan.key is None:
+                scope = current_scope(f"turn.{like.kind}", attempt, (plan.name, digest))
+            else:  # its key does not tell the scope
+                scope = current_scope(f"turn.{like.kind} {plan.key}", attempt)
+            begins_task, scope.is_new = scope.is_new, False
+        act: Callable[[], Any] = functools.partial(plan.fn, *args, **kwargs)
+        return replace(
+            like,
+            key=scope.next_key(plan.name) if plan.key is None else plan.key,
+            act=act if plan.is_async else functools.partial(on_thread, attempt.threads, act),
             input=data,
             input_digest=digest,
-            encode=plan.codec.encode,
-            policy=policy,
-            is_counted=plan.key is None,
             scope=scope.path,
             begins_task=begins_task,
-            is_lazy=policy == "safe" and kind != "model",
-            retry=plan.retry
-            if kind != "model"
-            else as_model_retry(plan.retry_option, attempt.agent.model_retry),
-            timeout=plan.timeout,
-            probe=plan.probe,
-            dedupes=plan.dedupes,
         )
-
-
-def _explicit(key: str) -> str:
-    """A key given by the caller; raises `InvalidOptions` if it could be one that is counted."""
-    if is_counted(key) or is_again(key):
-        raise InvalidOptions(
-            f"key={key!r}: names that end in # or @again and a number are given by counting; choose another"
-        )
-    return key
-
-
-def _act_of(
-    attempt: "Attempt", plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Callable[[], Awaitable[Any]]:
-    call: Callable[[], Any] = functools.partial(plan.fn, *args, **kwargs)
-    if plan.is_async:
-        return call
-    return functools.partial(on_thread, attempt.threads, call)
 
 
 def failure_of(settled: Settled) -> BaseException:
@@ -264,12 +247,6 @@ def failure_of(settled: Settled) -> BaseException:
     failure.__journal_call__ = call.key  # read when it escapes the handler
     failure.__cause__ = settled.cause
     return cast("BaseException", failure)
-
-
-def _unwrap(settled: Settled, codec: ValueCodec[Any]) -> Any:
-    if settled.data is not None:
-        return codec.decode(settled.data)
-    raise failure_of(settled)
 
 
 def _tool_result(settled: Settled, codec: ValueCodec[Any]) -> ToolResult[Any]:

@@ -1,6 +1,7 @@
 """Who holds a run: leases, takeovers, crash loops, late results, stopping workers."""
 
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -8,17 +9,18 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from journal import Journal, Turn, TurnBlocked, tool
 from journal.core.clock import SystemClock
-from journal.core.codec import open_record
+from journal.core.codec import open_record, seal
 from journal.core.errors import ClaimLost
-from journal.core.ports import Claim, Held, SweepPolicy
-from journal.core.records import CallEvidence, CallOutcome, TurnStarted
+from journal.core.ports import Answer, Batch, Claim, Claimed, Committed, Held, Release, SweepPolicy, World
+from journal.core.records import CallEvidence, CallOutcome, Observed, TurnStarted
+from journal.engine.claim import Flusher, Holding
 from journal.engine.opening import CRASH_LOOP_CAP
 from journal.engine.worker import SUSPECT_TAKEOVERS, Worker
 from journal.worlds import open_world
@@ -632,3 +634,38 @@ async def test_the_result_of_a_zombie_is_none_of_the_recreated_runs(url: str) ->
         last, carried_on = build("last", None)
         async with last:
             assert await carried_on.run(None, run_id="r") == "unknown"
+
+
+async def test_whoever_gives_a_lost_run_back_is_refused_at_once() -> None:
+    """Though it is to be given back already, behind a batch that is not answered yet."""
+
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    class Slow:
+        """A store that takes its time."""
+
+        def append(self, batch: Batch) -> asyncio.Future[Answer]:
+            return answer
+
+    claimed = Claimed(
+        claim=Claim("r", 1, b"token"),
+        agent="work",
+        turn="t",
+        submitted=1,
+        head=1,
+        takeovers=0,
+        taken_over=False,
+        min_reader=1,
+    )
+    holding = Holding(cast("World", Slow()), SystemClock(), claimed, Flusher(), trusted_until=math.inf)
+    record = seal("r", Observed(value=b"1"), turn="t", key="k")
+    landing = asyncio.ensure_future(holding.commit(record))
+    giving = asyncio.ensure_future(holding.commit(queue=Release()))
+    await asyncio.sleep(0)
+    holding.lose(ClaimLost(run_id="r", reason="it was taken over"))
+    with anyio.fail_after(5), pytest.raises(ClaimLost):
+        await holding.commit(queue=Release())
+    with pytest.raises(ClaimLost):
+        await giving
+    answer.set_result(Committed(2, 2, 0.0))  # what is under way may land all the same
+    assert await landing == 1

@@ -68,6 +68,7 @@ class Writer:
         on_append: Callable[[str], None],
     ) -> None:
         self._transactor = transactor
+        self._append = transactor.door.append
         self._busy_seconds = busy_seconds
         self._on_change = on_change
         self._on_append = on_append
@@ -115,8 +116,16 @@ class Writer:
                     self._is_delivering = True
                     self._loop.call_soon(self._answer_alone, future, batch.run, answer)
                 return future
-        return self._submit(
-            self._transactor.door.append, batch, len(batch.records) + 1, batch_bytes(batch), True, False
+        return self._enter(
+            Member(
+                self._append,
+                batch,
+                self._loop.create_future(),
+                len(batch.records) + 1,
+                batch_bytes(batch),
+                True,
+                False,
+            )
         )
 
     def submit(
@@ -129,28 +138,20 @@ class Writer:
         is_lazy: bool = False,
     ) -> asyncio.Future[Any]:
         """Run `apply(argument)` in the next transaction; the future has its result once that is durable."""
-        return self._submit(apply, argument, rows, size, False, is_lazy)
+        return self._enter(Member(apply, argument, self._loop.create_future(), rows, size, False, is_lazy))
 
-    def _submit(
-        self,
-        apply: Callable[[Any], Any],
-        argument: object,
-        rows: int,
-        size: int,
-        is_batch: bool,
-        is_lazy: bool,
-    ) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self._loop.create_future()
+    def _enter(self, member: Member) -> asyncio.Future[Any]:
+        """Let it wait for the next group."""
         if self._is_closed:
-            future.set_exception(
+            member.future.set_exception(
                 WorldUnavailable("it was closed here: open it again", world=self._transactor.url)
             )
-            return future
-        self._pending.append(Member(apply, argument, future, rows, size, is_batch, is_lazy))
+            return member.future
+        self._pending.append(member)
         if not self._is_scheduled and self._job is None:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
-        return future
+        return member.future
 
     def _flush(self) -> None:
         self._is_scheduled = False
