@@ -121,11 +121,12 @@ async def race(attempt: "Attempt", branches: tuple[Awaitable[R], ...]) -> tuple[
         for place, branch in enumerate(branches)
     ]
     try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if known is not None:
             winner = int(values.decode(known.value))
-            await asyncio.wait({tasks[winner]})
+            if not tasks[winner].done():
+                await asyncio.wait({tasks[winner]})
         else:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             winner = next(place for place, task in enumerate(tasks) if task in done)
             _observe(attempt, key, winner)
     finally:

@@ -460,6 +460,29 @@ async def test_a_race_raises_what_its_winner_raised(url: str) -> None:
     assert await twice(url, handler) == ("told", "told")
 
 
+async def test_a_race_is_over_in_the_same_pass_of_the_loop(url: str) -> None:
+    """Two branches end before whoever waits for them goes on: the first of them wins, and another one ended first."""
+
+    async def handler(turn: Turn) -> tuple[int, int]:
+        passes = 0
+
+        async def ends_after(count: int) -> None:
+            for _ in range(count):
+                await asyncio.sleep(0)
+
+        async def counts() -> None:
+            nonlocal passes
+            while True:
+                passes += 1
+                await asyncio.sleep(0)
+
+        winner, _ = await turn.race(ends_after(1), ends_after(0), counts())
+        return winner, passes
+
+    live, replayed = await twice(url, handler)
+    assert live == replayed
+
+
 async def test_a_timeout_that_ran_out_does_so_again_and_is_not_waited_for(url: str) -> None:
     gates = Gates(*"ab")
     gates.gates["a"].set()
