@@ -473,8 +473,9 @@ async def _hand_out(
                 with anyio.CancelScope(shield=True):  # as `_interrupt` says
                     await _in_order(attempt, landed)
             raise
-        attempt.inputs.settled(call.key, data)
-        if attempt.holding.is_behind or not attempt.order.is_clear():
+        if attempt.inputs.scopes:
+            attempt.inputs.settled(call.key, data)
+        if attempt.holding.unread or not attempt.order.is_clear():
             await _in_order(attempt, landing)
     except asyncio.CancelledError:
         if not outcome.cancelled:
@@ -504,7 +505,7 @@ async def _interrupt(
 
 async def _in_order(attempt: "Attempt", landing: int) -> None:
     """Wait until what landed may reach the handler: `order.py`; and until that has all edits that lie before it."""
-    if attempt.holding.is_behind and (attempt.agent.docs or attempt.agent.workspace):
+    if attempt.holding.unread and (attempt.agent.docs or attempt.agent.workspace):
         await attempt.holding.until_read()
     if not attempt.order.is_clear():
         await attempt.order.live(landing)

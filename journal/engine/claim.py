@@ -145,6 +145,8 @@ class Holding:
         self.progress_due = claimed.takeovers > 0
         self.is_ending = False
         """Whether the turn stops here anyway: a store that is away is not waited for much longer."""
+        self.unread = 0
+        """How many times others appended what has not been read yet: nothing late is made before."""
         self.is_watched = False
         """Whether the flusher looks after what is buffered."""
         self._flusher = flusher
@@ -155,8 +157,6 @@ class Holding:
         self._blobs: list[Blob] = []
         self._waiters: list[_Waiter] = []
         self._late: list[Late] = []
-        self._unread = 0
-        """How many times others appended what has not been read yet: nothing late is made before."""
         self._behind: list[asyncio.Future[None]] = []
         """Who waits until it was."""
         self._queue: QueueChange | None = None
@@ -275,15 +275,15 @@ class Holding:
 
     def caught_up(self) -> None:
         """What others appended was read, as `on_foreign` had asked for."""
-        self._unread -= 1
-        if not self._unread:
+        self.unread -= 1
+        if not self.unread:
             self._wake()
-        if self._late and not self._unread and self._flight is None and self.lost is None:
+        if self._late and not self.unread and self._flight is None and self.lost is None:
             self._send()
 
     async def until_read(self) -> None:
         """Return once all that others appended before what landed last was read, or the claim is lost."""
-        while self._unread and self.lost is None:
+        while self.unread and self.lost is None:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._behind.append(waiter)
             await waiter
@@ -352,11 +352,6 @@ class Holding:
         return bool(self._records)
 
     @property
-    def is_behind(self) -> bool:
-        """Whether others appended what has not been read yet."""
-        return self._unread > 0
-
-    @property
     def is_idle(self) -> bool:
         """Whether nothing is buffered or under way."""
         return self._flight is None and not self._records
@@ -384,7 +379,7 @@ class Holding:
 
     def _may_be_late(self) -> bool:
         """Whether all is known that lies before what is made late."""
-        return not self._unread and (self._queue is None or isinstance(self._queue, Progress))
+        return not self.unread and (self._queue is None or isinstance(self._queue, Progress))
 
     def _is_heavy(self) -> bool:
         """Whether blobs go ahead, since there are too many of them for one batch."""
@@ -434,7 +429,7 @@ class Holding:
         self._queue = self._queue or batch.queue
         self._foreign(self.last, head)
         self.last = head
-        if not self._unread:
+        if not self.unread:
             self._send()
 
     def saw(self, head: int) -> None:
@@ -445,7 +440,7 @@ class Holding:
 
     def _foreign(self, after: int, upto: int) -> None:
         if self.on_foreign is not None:
-            self._unread += 1
+            self.unread += 1
             self.on_foreign(after, upto)
 
     def _pack(self) -> Batch:

@@ -44,7 +44,8 @@ class SentInputs:
 
     def __init__(self, attempt: "Attempt") -> None:
         self._attempt = attempt
-        self._scopes: OrderedDict[str, Sent] = OrderedDict()
+        self.scopes: OrderedDict[str, Sent] = OrderedDict()
+        """None, as long as no model was called: then no result matters either."""
         self._bytes = 0
         self._under_way: set[str] = set()
         """Keys whose intents were handed in: the log may hold another input of them by now, so none builds on them."""
@@ -52,7 +53,7 @@ class SentInputs:
     async def shortened(self, key: str, data: bytes) -> tuple[Difference, bytes] | None:
         """How `data`, the input of call `key`, is put together, and what of it is new; None: keep it whole."""
         scope = home_of(key)
-        sent = self._scopes.get(scope) or await self._recorded(scope)
+        sent = self.scopes.get(scope) or await self._recorded(scope)
         is_settled = sent is not None and sent.key not in self._under_way
         self._under_way.add(key)
         if sent is None or not is_settled:
@@ -75,25 +76,25 @@ class SentInputs:
         sent = Sent(key, data)
         if literal is not None and before is not None:
             sent.links, sent.written = before.links + 1, before.written + len(literal)
-        self._scopes[scope] = sent
+        self.scopes[scope] = sent
         self._bytes += len(data)
-        while self._bytes > _MOST_BYTES and len(self._scopes) > 1:
-            self._forget(next(iter(self._scopes)))
+        while self._bytes > _MOST_BYTES and len(self.scopes) > 1:
+            self._forget(next(iter(self.scopes)))
 
     def settled(self, key: str, result: bytes | None) -> None:
         """The result of call `key` is durable: the next input of its scope, or of one further out, may repeat it."""
-        if result is None or not self._scopes or len(result) < _LEAST_RESULT:
+        if result is None or len(result) < _LEAST_RESULT:
             return
         scope = home_of(key)
-        while scope and scope not in self._scopes:
+        while scope and scope not in self.scopes:
             scope = scope.rpartition("/")[0]  # a task that makes no model calls reads for whoever started it
-        sent = self._scopes.get(scope)
+        sent = self.scopes.get(scope)
         if sent is not None and len(sent.results) < _MOST_RESULTS:
             sent.results[key] = result
             self._bytes += len(result)
 
     def _forget(self, scope: str) -> Sent | None:
-        sent = self._scopes.pop(scope, None)
+        sent = self.scopes.pop(scope, None)
         if sent is not None:
             self._bytes -= len(sent.data) + sum(map(len, sent.results.values()))
         return sent

@@ -118,7 +118,7 @@ async def _note_live(attempt: Attempt) -> None:
     """What the attempt holds, if the log has been answered for by now; else it knows more than it handed out."""
     if attempt.history.unclaimed() is not None:
         return
-    while not attempt.holding.is_idle or attempt.holding.is_behind:
+    while not attempt.holding.is_idle or attempt.holding.unread:
         await asyncio.sleep(0.001)
     tree, seq = attempt.files.workspace.view(), attempt.holding.last
     docs = {doc.kind: attempt.docs.value_of(doc, attempt.docs.base(doc.kind)) for doc in documents}
