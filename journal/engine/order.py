@@ -87,7 +87,7 @@ class Order:
         """Whether what is live now may be handed out at once."""
         if self._due or self._live:
             return False
-        return self._ready is None or not self._ready.holds(self._attempt)
+        return not (self._has_ready() if self._ready is None else self._ready.holds(self._attempt))
 
     @property
     def missing(self) -> str | None:
