@@ -49,6 +49,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 metafunc.parametrize(name, images, indirect=True, scope="session")
 
 
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """The command line says where log lines go; who ran it in this process must not say so for the tests behind."""
+    yield
+    if "structlog" in sys.modules:
+        sys.modules["structlog"].reset_defaults()
+
+
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the sdist, and the wheel that was built from it."""

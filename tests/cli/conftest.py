@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 
 from journal.cli import main
@@ -82,7 +81,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(variable, raising=False)
     yield tmp_path
     sys.modules.pop("app", None)
-    structlog.reset_defaults()
 
 
 Cli = Callable[..., Result]
