@@ -4,9 +4,12 @@ One step costs one durable commit, so 1.0 x raw is the bound for one run after a
 so they must beat one-row commits. Memory and import time are promises to whoever embeds us.
 
 On SQLite 0.55 holds where a raw commit takes 200 µs and more (0.55 to 0.62): the statement of a step takes a third
-longer than the raw one (two rows, an index, the claim), and about 90 µs are computed besides. 2.5 is missed on a quick
-disk (2.36 to 2.47): one event loop is the bound there, with 55 to 65 µs a step. Case `paced` is the raw store with a
-caller that computes as long.
+longer than the raw one (two rows, an index, the claim), and about 90 µs are computed besides. For fifty runs one event
+loop is the bound, with 45 µs a step, or 85 where somebody else is on the processor. Case `paced` is the raw store with
+a caller that computes as long.
+
+`files` is bounded by the time that elapses. `files_cpu`, the processor's part, is only told: whoever made the plain step
+quicker would miss a bound on it.
 
 `resume` is one turn of 100,000 records: its handler starts from the top and is served 50,000 calls, at 7 to 10 µs each,
 before the first live one, and each record is read and decoded before that. No snapshot can spare it; in `resume_turns`,
@@ -92,7 +95,6 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("memory", "sqlite", ""): Target("value", at_most=16.0),  # MiB between 10,000 and 100,000 steps
     ("conversation", "sqlite", ""): Target("ratio", at_most=1.5),
     ("files", "sqlite", ""): Target("ratio", at_most=1.5),
-    ("files_cpu", "sqlite", ""): Target("ratio", at_most=1.5),
     ("files_fold", "sqlite", ""): Target("value", at_least=100_000),  # records/s, documents and trees
     ("files_start", "sqlite", ""): Target("value", at_most=500.0),  # ms
     ("restore", "-", "cp -r"): Target("ratio", at_most=2.0),
