@@ -8,8 +8,8 @@ longer than the raw one (two rows, an index, the claim), and about 90 µs are co
 loop is the bound, with 45 µs a step, or 85 where somebody else is on the processor. Case `paced` is the raw store with
 a caller that computes as long.
 
-`files` is bounded by the time that elapses. `files_cpu`, the processor's part, is only told: whoever made the plain step
-quicker would miss a bound on it.
+`files` is bounded by the time that elapses. `files_cpu`, the processor's part, is only told: whoever made the plain
+step quicker would miss a bound on it.
 
 `resume` is one turn of 100,000 records: its handler starts from the top and is served 50,000 calls, at 7 to 10 µs each,
 before the first live one, and each record is read and decoded before that. No snapshot can spare it; in `resume_turns`,
