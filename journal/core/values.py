@@ -26,7 +26,7 @@ INLINE_BYTES = 64 * 1024
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 _LEAST_TOO_DEEP = 2 * MAX_DEPTH + 1
 _encode = msgspec.json.Encoder(order="deterministic").encode
-decode = _decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder().decode
 """The value behind canonical bytes (as written by `encode`, so nothing is checked again)."""
 _check_integers = msgspec.msgpack.Encoder().encode
 
@@ -48,7 +48,7 @@ def keep(value: object, *, what: str = "value", limit: int = MAX_VALUE_BYTES) ->
         if type(value) is str:
             return data, value
         _check_integers(value)  # msgpack has our range of integers, and is quick to refuse others
-        back = _decode(data)
+        back = decode(data)
         # NaN became null, a date became text, …: whatever JSON cannot say does not come back equal.
         if back != value and back != _tuples_as_lists(value):
             raise _explain(value, what)
@@ -143,7 +143,7 @@ def _why_refused(item: object, depth: int) -> str | None:
     if isinstance(item, float) and not isfinite(item):
         return f"{item!r} is not JSON"
     try:
-        if _decode(_encode(item)) == item:
+        if decode(_encode(item)) == item:
             return None
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass  # said below

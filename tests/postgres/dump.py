@@ -10,12 +10,10 @@ from pathlib import Path
 
 import anyio
 
-from journal.core.codec import Blob
-from journal.core.ports import Delta
 from journal.testing import servers
-from journal.worlds.contract.harness import begin, close, committed, hold
 from journal.worlds.postgres import open_postgres
 from journal.worlds.postgres.statements import migrations
+from tests.dumped import fill
 
 FOLDER = Path(__file__).parent / "dumps"
 SCHEMA = "dumped_store"
@@ -23,21 +21,10 @@ _LEFT_OUT = ("--", "SET ", "\\", "SELECT pg_catalog.set_config(")
 """Remarks, psql's own commands, and settings that not every version knows."""
 
 
-async def fill(url: str) -> None:
-    """order-42, worked through; order-43, submitted; order-44, closed."""
+async def make(url: str) -> None:
+    """A store with what is dumped."""
     async with open_postgres(url) as world:
-        await begin(world, "order-42")
-        holder = await hold(world, "order-42")
-        await holder.start()
-        blob = Blob("b1", b"a blob")
-        committed(await holder.offer(holder.batch(holder.outcome("c"), blobs=(blob,))))
-        await holder.record("d")
-        assert await world.publish(holder.claim, [Delta(call="c", number=1, data=b'"piece"')])
-        await holder.finish()
-        await begin(world, "order-43")
-        await begin(world, "order-44")
-        await (await hold(world, "order-44")).finish()
-        committed(await world.append(close("order-44")))
+        await fill(world)
 
 
 def main(programs: Path | None) -> None:
@@ -45,7 +32,7 @@ def main(programs: Path | None) -> None:
     programs = programs or servers.postgres_programs()
     with servers.start_postgres(binaries=programs) as server:
         url = servers.postgres_url(server)
-        anyio.run(fill, f"{url}?schema={SCHEMA}")
+        anyio.run(make, f"{url}?schema={SCHEMA}")
         command: list[str | Path] = [
             programs / "pg_dump",
             "--inserts",

@@ -9,38 +9,25 @@ from pathlib import Path
 
 import anyio
 
-from journal.core.codec import Blob
-from journal.core.ports import Delta
-from journal.worlds.contract.harness import begin, close, committed, hold
 from journal.worlds.sqlite import door, open_sqlite
 from journal.worlds.sqlite.statements import migrations
+from tests.dumped import fill
 
 FOLDER = Path(__file__).parent / "dumps"
 
 
-async def fill(url: str) -> None:
-    """order-42, worked through; order-43, submitted; order-44, closed. In several segments."""
+async def make(url: str) -> None:
+    """A store with what is dumped, in several segments."""
     door.SEGMENT_RECORDS = 4
     async with open_sqlite(url) as world:
-        await begin(world, "order-42")
-        holder = await hold(world, "order-42")
-        await holder.start()
-        blob = Blob("b1", b"a blob")
-        committed(await holder.offer(holder.batch(holder.outcome("c"), blobs=(blob,))))
-        await holder.record("d")
-        assert await world.publish(holder.claim, [Delta(call="c", number=1, data=b'"piece"')])
-        await holder.finish()
-        await begin(world, "order-43")
-        await begin(world, "order-44")
-        await (await hold(world, "order-44")).finish()
-        committed(await world.append(close("order-44")))
+        await fill(world)
 
 
 def main() -> None:
     """Fill a store and write what it holds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
-        anyio.run(fill, f"sqlite:{path}")
+        anyio.run(make, f"sqlite:{path}")
         connection = sqlite3.connect(path)
         lines = list(connection.iterdump())
         for name in ("application_id", "user_version"):

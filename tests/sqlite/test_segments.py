@@ -75,6 +75,26 @@ async def test_runs_that_write_side_by_side_share_segments(path: Path, world: Sq
         assert len(segments(path, run)) >= 6
 
 
+async def test_a_group_of_many_runs_writes_few_pages(
+    path: Path, world: SqliteWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By run, the index would write a page for each: 300 entries of one fill more than a page."""
+    monkeypatch.undo()
+    holders = []
+    for number in range(40):
+        await begin(world, f"r{number}")
+        holders.append(holder := await hold(world, f"r{number}"))
+        committed(await holder.offer(holder.batch(*[holder.outcome()] * 300)))
+    for _ in range(2):  # the first begins a segment for some
+        connection = sqlite3.connect(path)
+        connection.execute("pragma wal_checkpoint(truncate)")
+        connection.close()
+        await asyncio.gather(*(holder.record() for holder in holders))
+    header, frame = 32, 24 + 4096
+    pages = (path.with_name(f"{path.name}-wal").stat().st_size - header) // frame
+    assert 0 < pages < 20
+
+
 async def test_a_run_that_slept_through_segments_goes_on_in_the_newest(
     path: Path, world: SqliteWorld
 ) -> None:
