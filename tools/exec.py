@@ -240,7 +240,8 @@ def _result(program: str, argv: list[str], ended: Ended) -> CommandResult:
         stderr=ended.stderr.text(),
         stdout_truncated=ended.stdout.is_cut,
         stderr_truncated=ended.stderr.is_cut,
-        seconds=round(ended.seconds, 3),
+        # So fine that it differs from run to run: `crash_everywhere` leaves out what two runs do not agree on.
+        seconds=round(ended.seconds, 6),
         timed_out=ended.is_timed_out,
         left_running=ended.has_escaped,
     )
