@@ -246,10 +246,14 @@ class _Home:
 
     def __init__(self, kind: str, owner: pwd.struct_passwd | None) -> None:
         _sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=_place(owner)))
-        # Not inherited: a server that outlives us must not keep the lock. O_CLOEXEC is Python's default.
-        self._lock = os.open(self.path / "owner.lock", os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=_place(owner)))
+            # Not inherited: a server that outlives us must not keep the lock. O_CLOEXEC is Python's default.
+            self._lock = os.open(self.path / "owner.lock", os.O_CREAT | os.O_RDWR, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            if os.fstat(self._lock).st_nlink:
+                break
+            os.close(self._lock)  # a sweep came between the file and its lock, and took us for dead
         self.as_owner: dict[str, Any] = {}
         if owner is not None:
             os.chown(self.path, owner.pw_uid, owner.pw_gid)

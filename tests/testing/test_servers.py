@@ -1,5 +1,6 @@
 """Servers from wheels come up beside each other, come back on their data, and leave nothing behind."""
 
+import fcntl
 import os
 import pwd
 import signal
@@ -77,6 +78,20 @@ def test_the_directory_of_a_living_owner_stays() -> None:
         assert first.directory.exists()
         assert first.port != second.port
     assert not first.directory.exists()
+
+
+def test_a_sweep_between_a_directory_and_its_lock_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps = iter([True])
+    flock = fcntl.flock
+
+    def another_sweeps_first(handle: int, how: int) -> None:
+        if how == fcntl.LOCK_EX and next(sweeps, False):
+            servers._sweep()
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", another_sweeps_first)
+    with start_valkey() as server:
+        assert server.directory.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
