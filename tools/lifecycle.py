@@ -7,7 +7,7 @@ or after. A key names what was asked for, for as long as the run is known here: 
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from fcntl import LOCK_EX, flock
 from typing import Literal, TypeVar
 
@@ -88,14 +88,26 @@ class Lifecycle:
     @contextmanager
     def locked(self, place: str) -> Iterator[None]:
         """Keep all others from changing the state of the run."""
-        self._snapshots.prepare(place)
         with failing(self._snapshots.root):
-            handle = os.open(f"{place}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            while (handle := self._lock(place)) is None:
+                pass
             try:
-                flock(handle, LOCK_EX)
                 yield
             finally:
                 os.close(handle)
+
+    def _lock(self, place: str) -> int | None:
+        """The lock of the run, held; None: `forget` took its file away meanwhile."""
+        self._snapshots.prepare(place)
+        path = f"{place}/lock"
+        with suppress(FileNotFoundError), ExitStack() as undo:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            undo.callback(os.close, handle)
+            flock(handle, LOCK_EX)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                undo.pop_all()
+                return handle
+        return None
 
     def _write(self, place: str, info: WorkspaceInfo) -> WorkspaceInfo:
         with failing(self._snapshots.root):
@@ -197,9 +209,11 @@ class Lifecycle:
             raise CleanupPending(run_id=info.run_id)
         return info if info.state == "cleaned" else self._clean(place, info)
 
-    def forget(self, place: str) -> None:
-        """Let even the memory of it go, and of its keys."""
-        remove_tree(place)
+    def forget(self, place: str, before: WorkspaceInfo) -> None:
+        """Let even the memory of it go, and of its keys, if it still stands as `before`."""
+        with self.locked(place):
+            if self.read(place) == before:
+                remove_tree(place)
 
     def expire(self, place: str, before: WorkspaceInfo) -> bool:
         """Let the files go of a workspace that is kept no longer; whether it still stood as `before`."""

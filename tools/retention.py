@@ -90,7 +90,7 @@ def sweep(snapshots: Snapshots, lifecycle: Lifecycle, retention: Retention) -> S
         for place in _places(snapshots):
             info = lifecycle.read(place)
             if info is not None and info.state == "cleaned" and now - info.since > FORGET_SECONDS:
-                lifecycle.forget(place)
+                lifecycle.forget(place, info)
                 continue
             if info is not None and info.state != "cleaned" and retention.is_over(info, now):
                 workspaces += lifecycle.expire(place, info)

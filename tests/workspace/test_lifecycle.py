@@ -23,6 +23,7 @@ from journal.core.errors import (
     WorkspaceNotFound,
 )
 from journal.tools.retention import Retention
+from journal.tools.working_tree import remove_tree
 
 pytestmark = pytest.mark.anyio
 
@@ -308,6 +309,35 @@ async def test_what_was_cleaned_up_long_ago_is_forgotten(tmp_path: Path) -> None
     with pytest.raises(WorkspaceNotFound):
         await workspace.inspect("old")
     assert (await workspace.cleanup("new", key="c")).state == "cleaned"
+
+
+async def test_who_takes_up_what_is_being_forgotten_keeps_it(tmp_path: Path) -> None:
+    """Whoever comes first: the sweep looks again under the lock, and nobody goes on with a lock that was forgotten."""
+    workspace = DirectoryWorkspace(tmp_path)
+    for run in ("first", "last"):
+        await workspace.start(run, key="s")
+        await workspace.abort(run, key="a")
+        await workspace.cleanup(run, key="c")
+        place = Path(workspace.lifecycle.find(run))
+        info = workspace.lifecycle.read(str(place))
+        assert info is not None
+        long_ago = msgspec.structs.replace(info, since=info.since - 31 * 86_400)
+        (place / "state").write_bytes(msgspec.json.encode(long_ago))
+        with workspace.lifecycle.locked(str(place)):
+            if run == "first":
+                waiting = asyncio.create_task(workspace.sweep())
+            else:
+                waiting = asyncio.create_task(
+                    asyncio.to_thread(workspace.lifecycle.begin, run, str(place), 9, ())
+                )
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            if run == "first":
+                workspace.lifecycle.take_up(run, str(place), None)
+            else:
+                remove_tree(str(place))
+        await waiting
+        assert (await workspace.inspect(run)).state == "active"
 
 
 async def test_a_sweep_keeps_out_of_the_way_of_snapshots(tmp_path: Path) -> None:
