@@ -325,7 +325,7 @@ async def test_who_takes_up_what_is_being_forgotten_keeps_it(tmp_path: Path) -> 
         (place / "state").write_bytes(msgspec.json.encode(long_ago))
         with workspace.lifecycle.locked(str(place)):
             if run == "first":
-                waiting = asyncio.create_task(workspace.sweep())
+                waiting: asyncio.Task[Any] = asyncio.create_task(workspace.sweep())
             else:
                 waiting = asyncio.create_task(
                     asyncio.to_thread(workspace.lifecycle.begin, run, str(place), 9, ())
