@@ -10,11 +10,13 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from journal.core.clock import ManualClock
-from journal.testing.threads import is_at_work
+from journal.testing.threads import is_at_work, is_another_running
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 0.02
 """Real time that an idle loop waits for what comes from outside (a socket, a thread of a store) before time jumps."""
+_GLANCE_SECONDS = 0.0005
+"""Enough to see whether a thread has taken something up."""
 
 
 class FakeClock(ManualClock):
@@ -52,12 +54,25 @@ class _Selector(selectors.DefaultSelector):
         super().__init__()
         self._clock = clock
         self._loop = loop
+        self._is_quiet = False
+        """Nothing came from outside in all of the last wait."""
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        while not (ready := super().select(PATIENCE_SECONDS)):
+        while not (ready := super().select(self._patience())):
             if not is_at_work(self._loop):
+                self._is_quiet = True
                 self._clock.advance(timeout)
-                break
+                return ready
+        self._is_quiet = False
         return ready
+
+    def _patience(self) -> float:
+        """Most timers are of those who look whether there is anything: an hour has thousands, and not each may wait."""
+        has_sockets = len(self.get_map()) > 1  # the first is the loop's own, by which threads wake it
+        if not self._is_quiet or has_sockets:
+            return PATIENCE_SECONDS
+        if super().select(_GLANCE_SECONDS):
+            return 0
+        return PATIENCE_SECONDS if is_another_running() else 0
