@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from journal.core.clock import ManualClock
-from journal.testing.threads import is_at_work, is_another_running
+from journal.testing.threads import is_another_running, is_at_work
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 0.02
