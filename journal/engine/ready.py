@@ -38,10 +38,8 @@ class Ready:
         if not handles:
             self._known = handles
             return False
-        try:
-            known = known[known.index(handles[0]) :]
-        except ValueError:
-            known = []
+        # Not by a `ValueError`: that would show the handle, with all that its callback is given.
+        known = known[known.index(handles[0]) :] if handles[0] in known else []
         count, kept = len(handles), len(known)
         if handles[:kept] != known:
             kept = 0  # one has left, and come again

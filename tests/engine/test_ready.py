@@ -58,6 +58,23 @@ def test_as_a_look_at_every_handle(steps: list[tuple[str, int]]) -> None:
                 assert ready.holds(mine) is any(attempt_of(each._context) is mine for each in handles)
 
 
+def test_what_is_ready_is_not_looked_at_more_closely() -> None:
+    """To show a handle is to show what its callback is given: the handler's objects, however long that takes."""
+
+    class Given:
+        def __repr__(self) -> str:
+            raise AssertionError("nobody asked how it looks")
+
+    attempt: Any = SimpleNamespace(last_ready=0)
+    handles: deque[Any] = deque()
+    ready = Ready(handles)
+    for _number in range(2):
+        handles.append(handle_of(attempt))
+        handles[-1].args = (Given(),)
+        assert ready.holds(attempt)
+        handles.popleft()
+
+
 @pytest.mark.anyio
 async def test_who_is_cancelled_in_each_pass_does_not_count() -> None:
     attempt: Any = SimpleNamespace(last_ready=0)
