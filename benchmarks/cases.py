@@ -108,14 +108,19 @@ def _peers(setting: Setting, store: Store, name: str, runs: int) -> Iterator[Res
     async def measure(peers: dict[str, Peer]) -> dict[str, tuple[float, float]]:
         async with engine(store.fresh_url()) as opened:
             await opened.rate(setting.seconds / 2, runs)
-            rates: dict[str, list[float]] = {peer: [] for peer in peers}
-            ratios: dict[str, list[float]] = {peer: [] for peer in peers}
-            for _ in range(max(1, setting.rounds // 2)):
-                for peer, process in peers.items():
-                    ours = await opened.rate(setting.seconds, runs)
-                    rates[peer].append(process.rate(setting.seconds))
-                    ratios[peer].append(ours / rates[peer][-1])
-            return {peer: (median(rates[peer]), median(ratios[peer])) for peer in peers}
+            found: dict[str, tuple[float, float]] = {}
+            for peer, process in peers.items():
+                rates: list[float] = []
+                ratios: list[float] = []
+                before = await opened.rate(setting.seconds, runs)
+                for _ in range(setting.rounds):
+                    rates.append(process.rate(setting.seconds))
+                    # Of ours before and behind: the processor changes its pace within seconds.
+                    behind = await opened.rate(setting.seconds, runs)
+                    ratios.append((before + behind) / 2 / rates[-1])
+                    before = behind
+                found[peer] = median(rates), median(ratios)
+            return found
 
     with tempfile.TemporaryDirectory(dir=setting.directory) as place, ExitStack() as stack:
         peers = {
