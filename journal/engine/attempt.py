@@ -11,7 +11,7 @@ import contextlib
 import traceback
 from collections.abc import Awaitable, Callable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -78,6 +78,16 @@ _RECANCEL_SECONDS = 5.0
 _READ_AGAIN_SECONDS = 0.5
 _RECANCELS = 2
 """How often a handler that swallows cancellations is cancelled again before a shutdown leaves it behind."""
+
+
+class Ended(NamedTuple):
+    """How a turn ended, as far as this process has seen it."""
+
+    raised: BaseException | None = None
+    """What its handler raised, here and now."""
+    finished: TurnFinished | None = None
+    """The record of its end. None: it is blocked, or the log has to be asked."""
+
 
 Stop = Literal["cancel", "shutdown", "lost", "over"]
 
@@ -358,7 +368,7 @@ class Attempt:
         snapshot = None if self.reader is None else self.reader.snapshot
         body = TurnFinished(status=status, output=output, error=error, cause=cause, snapshot=snapshot)
         if await self._append(body, Finish(self.turn_id, status), blob):
-            self.runtime.turn_ended(self.holding.run, self.turn_id, raised)
+            self.runtime.turn_ended(self.holding.run, self.turn_id, Ended(raised, body))
 
     async def _diverged(self, error: Diverged) -> None:
         words = parting(error, await where_inputs_part(self, error))
@@ -386,7 +396,7 @@ class Attempt:
         # The detail of a divergence quotes inputs, which belong into no log line.
         self.log.error("turn blocked", reason=reason, detail=detail if recorded is None else None)
         if await self._append(body, Block()):
-            self.runtime.turn_ended(self.holding.run, self.turn_id, raised)
+            self.runtime.turn_ended(self.holding.run, self.turn_id, Ended(raised))
 
     async def release(self) -> None:
         """Give the run back unfinished; best effort, since a lease that runs out does the same.

@@ -20,7 +20,7 @@ from journal.core.errors import (
 )
 from journal.core.failures import words_of
 from journal.core.ports import START, Delta, RunStatus, offset_of
-from journal.core.records import BlobRef, Body, TurnFinished, Value
+from journal.core.records import BlobRef, Body, Record, TurnFinished, Value
 from journal.core.records import TurnBlocked as BlockedRecord
 from journal.core.typed import ValueCodec
 from journal.engine.directing import directing
@@ -53,11 +53,21 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Handle(Generic[O]):
     """A turn that was submitted."""
 
-    def __init__(self, journal: "Journal", run_id: str, turn_id: str, codec: ValueCodec[O]) -> None:
+    def __init__(
+        self,
+        journal: "Journal",
+        run_id: str,
+        turn_id: str,
+        codec: ValueCodec[O],
+        *,
+        written: tuple[Record, ...] | None = None,
+    ) -> None:
         self.run_id = run_id
         self.turn_id = turn_id
         self._journal = journal
         self._codec = codec
+        self._written = written
+        """What submitting it has appended, until somebody waits for it; None: it was there before."""
 
     @directing
     async def status(self) -> RunStatus:
@@ -86,7 +96,8 @@ class Handle(Generic[O]):
         runtime = await self._journal.runtime()
         try:
             async with asyncio.timeout(timeout) as scope:
-                cause = await runtime.until_ended(self.run_id, self.turn_id, serve=serve)
+                written, self._written = self._written, None
+                ended = await runtime.until_ended(self.run_id, self.turn_id, serve=serve, written=written)
         except TimeoutError:
             if not scope.expired() or timeout is None:
                 raise
@@ -94,9 +105,9 @@ class Handle(Generic[O]):
         except WorldError as error:
             raise submitted(error, self.run_id, self.turn_id) from error
         try:
-            return await self._read_result()
-        except (TurnFailed, TurnBlocked) as ended:
-            raise ended from cause
+            return await self._read_result(ended.finished)
+        except (TurnFailed, TurnBlocked) as error:
+            raise error from ended.raised
         except WorldError as error:
             raise submitted(error, self.run_id, self.turn_id) from error
 
@@ -134,7 +145,7 @@ class Handle(Generic[O]):
             if item.turn == self.turn_id and isinstance(body, TurnFinished | BlockedRecord):
                 return
 
-    async def _read_result(self) -> O:
+    async def _find_end(self) -> TurnFinished:
         world = (await self._journal.runtime()).world
         info = await world.turn(self.run_id, self.turn_id)
         if info is None:
@@ -145,6 +156,10 @@ class Handle(Generic[O]):
         (record,) = await world.read(self.run_id, after=info.finished - 1, limit=1)
         body = open_record(record)
         assert isinstance(body, TurnFinished)
+        return body
+
+    async def _read_result(self, finished: TurnFinished | None) -> O:
+        body = finished or await self._find_end()
         match body.status:
             case "cancelled":
                 raise TurnCancelled(run_id=self.run_id, turn_id=self.turn_id)

@@ -59,7 +59,7 @@ from journal.engine.checkpoints import RunCheckpoints
 from journal.engine.directing import directing
 from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
-from journal.engine.offering import maybe_submitted, offer
+from journal.engine.offering import maybe_submitted, offer, written_by
 from journal.engine.readonly import refuse_offline
 from journal.engine.retrial import plan_retry
 from journal.engine.run_docs import RunDocs
@@ -399,7 +399,13 @@ class Journal:
             raise RunExists(run_id=run) if key is None else KeyConflict(run_id=run, key=turn)
         if not isinstance(answer, Committed | Duplicate | KeyConflictAnswer):
             raise RunBusy(run_id=run)  # the head moved under if_busy="reject"
-        return Handle(self, run, turn, codec)
+        return Handle(
+            self,
+            run,
+            turn,
+            codec,
+            written=written_by(batch, answer) if isinstance(answer, Committed) else None,
+        )
 
     @property
     def checkpoints(self) -> RunCheckpoints:

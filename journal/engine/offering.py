@@ -15,7 +15,8 @@ from journal.core.errors import (
     WorldError,
     WorldUnavailable,
 )
-from journal.core.ports import Answer, Batch, Building, Closed, Gone, NoRun, Unknown, World
+from journal.core.ports import Answer, Batch, Building, Closed, Committed, Gone, NoRun, Unknown, World
+from journal.core.records import Record
 
 OFFER_SECONDS = 30.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
@@ -55,6 +56,29 @@ async def offer(world: World, batch: Batch, clock: Clock) -> Answer:
                 delay = min(delay * 2, _LONGEST_DELAY)
             case _:
                 return answer
+
+
+def written_by(batch: Batch, landed: Committed) -> tuple[Record, ...]:
+    """The records that the batch of an author outside all claims has put into the log."""
+    new = batch.records
+    if batch.create is not None and landed.first == 1:
+        new = (batch.create.record, *new)
+    return tuple(
+        Record(
+            batch.run,
+            seq,
+            landed.time,
+            record.type,
+            record.turn,
+            record.key,
+            0,
+            batch.id,
+            record.body,
+            record.checksum,
+            record.key_id,
+        )
+        for seq, record in enumerate(new, landed.first)
+    )
 
 
 def maybe_submitted(error: WorldUnavailable, run: str, turn: str | None, *, is_new: bool) -> WorldUnavailable:

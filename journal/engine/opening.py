@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from journal.core.codec import seal
 from journal.core.errors import CorruptRecord, LogError, RecordTooNew, UnknownRecordType, WorkspaceError
 from journal.core.ports import Block, Finish, Release
-from journal.core.records import TurnBlocked
+from journal.core.records import Record, TurnBlocked
 from journal.engine.attempt import Attempt
 from journal.engine.claim import Holding
 from journal.engine.snapshots import PAGE, Reader, before_turn
@@ -21,8 +21,13 @@ _CANNOT_READ_SECONDS = 30.0
 """How long a run that this worker cannot work on is left to others."""
 
 
-async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
-    """Read the claimed turn's history. None: there is nothing to do here, and the claim went back."""
+async def open_attempt(
+    runtime: "Runtime", holding: Holding, written: tuple[Record, ...] = ()
+) -> Attempt | None:
+    """Read the claimed turn's history. None: there is nothing to do here, and the claim went back.
+
+    `written`: what this process has just appended, which need not be read if it is all there is.
+    """
     claimed = holding.claimed
     if claimed.turn is None:
         await holding.commit(queue=Release())
@@ -33,7 +38,7 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
     if agent is not None and (agent.docs or agent.has_files):
         reader = Reader(holding.world, holding.run, turn=claimed.turn)
     try:
-        await _read(holding, history, reader)
+        await _read(holding, history, reader, written)
     except (RecordTooNew, UnknownRecordType) as error:
         runtime.log.warning("turn left to a newer worker", run=holding.run, reason=str(error))
         await holding.commit(queue=Release(delay_seconds=_CANNOT_READ_SECONDS))
@@ -68,7 +73,10 @@ async def open_attempt(runtime: "Runtime", holding: Holding) -> Attempt | None:
     return attempt
 
 
-async def _read(holding: Holding, history: TurnHistory, reader: Reader | None) -> None:
+async def _read(
+    holding: Holding, history: TurnHistory, reader: Reader | None, written: tuple[Record, ...]
+) -> None:
+    is_all = bool(written) and (written[0].seq, written[-1].seq) == (1, holding.claimed.head)
     world, after = holding.world, holding.claimed.submitted - 1
     if reader is not None:
         after = before_turn(holding.claimed.submitted)
@@ -76,7 +84,9 @@ async def _read(holding: Holding, history: TurnHistory, reader: Reader | None) -
         after = 0  # the first turn: what created the run stands just before it
     if after > 0:
         history.extend(await world.read(holding.run, after=0, limit=1))
-    if reader is not None:
+    if is_all and reader is None:
+        history.extend(written)
+    elif reader is not None:
         await reader.read(after, history.extend)
         history.folded = reader.folded
     else:

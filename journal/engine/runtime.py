@@ -17,10 +17,11 @@ import anyio
 import anyio.abc
 
 from journal.core.clock import Clock
+from journal.core.codec import open_record
 from journal.core.errors import ControlFlow, HandlerAborted, InvalidOptions, JournalError
 from journal.core.ports import Claimed, Claims, Release, World
-from journal.core.records import MIN_READER
-from journal.engine.attempt import Attempt
+from journal.core.records import MIN_READER, Record, TurnBlocked, TurnFinished
+from journal.engine.attempt import Attempt, Ended
 from journal.engine.capabilities import check_capabilities
 from journal.engine.claim import Flusher, Holding
 from journal.engine.context import CallContext
@@ -40,6 +41,7 @@ _SAY_SO_SECONDS = 3.0
 """So long another holder is waited for without a word."""
 _COULD_NOT_START_SECONDS = 1.0
 """How long a run is left alone by all that could not be started (its resources failed): no hot loop."""
+_UNSEEN = Ended()
 TurnKey = tuple[str, str]
 
 
@@ -68,7 +70,7 @@ class Runtime:
         self._resources: asyncio.Future[Any] | None = None
         self.resources_failed = 0
         """How often on end the resources could not be had."""
-        self._waiters: dict[TurnKey, set[asyncio.Future[BaseException | None]]] = {}
+        self._waiters: dict[TurnKey, set[asyncio.Future[Ended]]] = {}
         self._servers: set[str] = set()
         self._looking = False
         self._flusher = Flusher()
@@ -195,14 +197,17 @@ class Runtime:
                     await self._release(holding, 0.0)
             raise
 
-    async def work(self, claimed: Claimed, asked: float) -> None:
-        """Carry on with a run that was just claimed, until its turn ended here in whichever way."""
+    async def work(self, claimed: Claimed, asked: float, written: tuple[Record, ...] = ()) -> None:
+        """Carry on with a run that was just claimed, until its turn ended here in whichever way.
+
+        `written`: what this process appended to it just before, if anything.
+        """
         holding = self._hold(claimed, asked)
         self._renewals.add(holding)
         try:
             if claimed.taken_over:
                 self.log.info("turn taken over", run=holding.run, takeovers=claimed.takeovers)
-            attempt = await open_attempt(self, holding)
+            attempt = await open_attempt(self, holding, written)
             if attempt is None:
                 return
             self.attempts.add(attempt)
@@ -264,11 +269,11 @@ class Runtime:
 
     # Waiting for turns ---------------------------------------------------------------------------------
 
-    def turn_ended(self, run: str, turn: str, error: BaseException | None = None) -> None:
-        """The turn finished or was blocked, here; `error` is what its handler raised."""
+    def turn_ended(self, run: str, turn: str, ended: Ended = _UNSEEN) -> None:
+        """The turn finished or is blocked."""
         for waiter in self._waiters.pop((run, turn), set()):
             if not waiter.done():
-                waiter.set_result(error)
+                waiter.set_result(ended)
 
     def turn_lost(self, run: str, turn: str, error: BaseException | None) -> None:
         """The turn stopped here without an end. Those who wait are told only if waiting on makes no sense."""
@@ -278,22 +283,23 @@ class Runtime:
                 if not waiter.done():
                     waiter.set_exception(cause)
 
-    async def until_ended(self, run: str, turn: str, *, serve: bool) -> BaseException | None:
+    async def until_ended(
+        self, run: str, turn: str, *, serve: bool, written: tuple[Record, ...] | None = None
+    ) -> Ended:
         """Return once the turn finished or is blocked, wherever it is worked. `serve`: work on it here too.
 
-        What it returns is the exception that the handler raised, if it did so here and now.
+        `written`: what has just been appended to submit it, which spares looks at the store.
         """
-        if await self._has_ended(run, turn):
-            return None
+        if written is None and await self._has_ended(run, turn):
+            return _UNSEEN
         self._refuse_own(run, turn)
         if not serve:
-            await self._follow_to_end(run, turn)
-            return None
-        waiter: asyncio.Future[BaseException | None] = self._loop.create_future()
+            return await self._follow_to_end(run, turn)
+        waiter: asyncio.Future[Ended] = self._loop.create_future()
         self._waiters.setdefault((run, turn), set()).add(waiter)
         if run not in self._servers:
             self._servers.add(run)
-            self.spawn(self._serve, run)
+            self.spawn(self._serve, run, written or ())
         try:
             return await waiter
         finally:
@@ -323,27 +329,28 @@ class Runtime:
         state = await self.world.run(run)
         return state is not None and (state.closed or (state.status == "blocked" and state.turn == turn))
 
-    async def _follow_to_end(self, run: str, turn: str) -> None:
+    async def _follow_to_end(self, run: str, turn: str) -> Ended:
         state = await self.world.run(run)
         offset = f"{state.head if state else 0:016d}_{0:016d}"
         stream = self.world.follow(run, offset=offset)
         if await self._has_ended(run, turn):
-            return
+            return _UNSEEN
         async for item in stream:
-            if getattr(item, "turn", None) == turn and getattr(item, "type", "") in (
-                "turn.finished",
-                "turn.blocked",
-            ):
-                return
+            if isinstance(item, Record) and item.turn == turn:
+                if item.type == TurnBlocked.TYPE:
+                    break
+                if item.type == TurnFinished.TYPE and isinstance(body := open_record(item), TurnFinished):
+                    return Ended(None, body)
+        return _UNSEEN
 
-    async def _serve(self, run: str) -> None:
+    async def _serve(self, run: str, written: tuple[Record, ...]) -> None:
         """Work on `run` while somebody here waits for one of its turns, or until those turns have ended."""
         since: float | None = self.clock.boottime()
         try:
             while True:
                 claims, asked = await self.claim(agents=None, run=run)
                 if claims.claimed:
-                    await self.work(claims.claimed[0], asked)
+                    await self.work(claims.claimed[0], asked, written)
                     since = self.clock.boottime()
                 elif since is not None and self.clock.boottime() >= since + _SAY_SO_SECONDS:
                     await self._say_who_is_waited_for(run)
