@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -174,6 +175,12 @@ def own_store(request: pytest.FixtureRequest, postgres_programs: Path) -> Iterat
     """A store on servers that the test may kill, of each kind."""
     with start_store(request.param, postgres_programs) as store:
         yield store
+
+
+def pytest_collection_finish() -> None:
+    """What is here by now stays: full collections, of which hypothesis makes one an example, pass over it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
