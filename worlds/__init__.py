@@ -1,7 +1,7 @@
 """Worlds: the stores a journal can live in, opened by URL.
 
-`open_world(url)` finds who serves the scheme (entry points of the group `journal.worlds`; memory and SQLite
-are ours) and opens it; nothing of a store is imported before. Without a URL, `$JOURNAL_WORLD`; without that,
+`open_world(url)` finds who serves the scheme (we do, or what is installed says so: entry points of the group
+`journal.worlds`) and opens it; nothing of a store is imported before. Without a URL, `$JOURNAL_WORLD`; without that,
 SQLite at `.journal/journal.db` of the project. Next: `journal.core.ports` for what a world promises,
 `journal.worlds.contract` for how that is judged.
 """

@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -113,6 +112,8 @@ def _tell(error: BaseException, settings: Settings, given: Sequence[str]) -> int
 
 def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if is_asked and not ctx.resilient_parsing:
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             found = version("durable-journal")
         except PackageNotFoundError:

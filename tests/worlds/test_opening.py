@@ -125,6 +125,20 @@ async def test_options_reach_the_world() -> None:
     forget("never-opened")
 
 
+@pytest.mark.anyio
+async def test_a_scheme_of_ours_is_served_by_us_without_a_look_at_what_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That look reads the facts of every package there is: 50 ms, each time a journal was opened."""
+
+    def looks(**_: object) -> object:
+        raise AssertionError("it looked")
+
+    monkeypatch.setattr("importlib.metadata.entry_points", looks)
+    async with open_world("memory:") as world:
+        assert world.url == "memory:"
+
+
 def test_importing_worlds_loads_no_store() -> None:
     code = (
         "import sys, journal.worlds; "
