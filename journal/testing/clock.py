@@ -61,8 +61,8 @@ class _Selector(selectors.DefaultSelector):
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         while not (ready := super().select(self._patience())):
-            if not is_at_work(self._loop):
-                self._is_quiet = True
+            self._is_quiet = not is_at_work(self._loop)
+            if self._is_quiet:
                 self._clock.advance(timeout)
                 return ready
         self._is_quiet = False

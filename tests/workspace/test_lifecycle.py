@@ -293,18 +293,24 @@ async def test_it_is_swept_by_the_way(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
 
 
+async def clean_up(workspace: DirectoryWorkspace, run: str, days: int) -> Path:
+    """The place of a run that was cleaned up so many days ago."""
+    await workspace.start(run, key="s")
+    await workspace.abort(run, key="a")
+    await workspace.cleanup(run, key="c")
+    place = Path(workspace.lifecycle.find(run))
+    info = workspace.lifecycle.read(str(place))
+    assert info is not None
+    info = msgspec.structs.replace(info, since=info.since - days * 86_400)
+    (place / "state").write_bytes(msgspec.json.encode(info))
+    return place
+
+
 async def test_what_was_cleaned_up_long_ago_is_forgotten(tmp_path: Path) -> None:
     """Its keys too; until then they have their answers."""
     workspace = DirectoryWorkspace(tmp_path)
-    for run in ("old", "new"):
-        await workspace.start(run, key="s")
-        await workspace.abort(run, key="a")
-        await workspace.cleanup(run, key="c")
-    place = Path(workspace.lifecycle.find("old"))
-    info = workspace.lifecycle.read(str(place))
-    assert info is not None
-    long_ago = info.since - 31 * 86_400
-    (place / "state").write_bytes(msgspec.json.encode(msgspec.structs.replace(info, since=long_ago)))
+    await clean_up(workspace, "old", days=31)
+    await clean_up(workspace, "new", days=0)
     await workspace.sweep()
     with pytest.raises(WorkspaceNotFound):
         await workspace.inspect("old")
@@ -315,14 +321,7 @@ async def test_who_takes_up_what_is_being_forgotten_keeps_it(tmp_path: Path) -> 
     """Whoever comes first: the sweep looks again under the lock, and nobody goes on with a lock that was forgotten."""
     workspace = DirectoryWorkspace(tmp_path)
     for run in ("first", "last"):
-        await workspace.start(run, key="s")
-        await workspace.abort(run, key="a")
-        await workspace.cleanup(run, key="c")
-        place = Path(workspace.lifecycle.find(run))
-        info = workspace.lifecycle.read(str(place))
-        assert info is not None
-        long_ago = msgspec.structs.replace(info, since=info.since - 31 * 86_400)
-        (place / "state").write_bytes(msgspec.json.encode(long_ago))
+        place = await clean_up(workspace, run, days=31)
         with workspace.lifecycle.locked(str(place)):
             if run == "first":
                 waiting: asyncio.Task[Any] = asyncio.create_task(workspace.sweep())
