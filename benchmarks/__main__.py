@@ -1,5 +1,6 @@
 """`python -m benchmarks [--json] [--check] [CASE ...]`: measure, print, and fail below a target if asked to."""
 
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -54,6 +55,8 @@ def main(
     place: Path,
 ) -> None:
     """Run the cases on each store, each in a directory of its own that is removed again."""
+    # `replay` and `resume` fail turns on purpose, so that they are tried again; that is no news.
+    logging.getLogger("journal").setLevel(logging.ERROR)
     results: list[Result] = []
     for world in worlds:
         wanted = tuple(CASES) if "all" in cases else cases or BY_DEFAULT
