@@ -207,8 +207,10 @@ async def test_processes_that_copy_and_move_one_run(stores: Stores, kind: str) -
             await worked_on(source, run)
             before = await source.image(run)
             told = await _race(racers, run)
-            assert sorted(told[::2]) == ["moved", "present"], told
-            assert told[1] in ("copied", "present")
+            # Whoever lets it go on says so: a copier too, who comes upon a run that was moved and not yet sent on.
+            assert told.count("moved") == 1, told
+            assert set(told) <= {"moved", "present", "copied"}
+            assert "copied" not in told[::2], told
             after = await target.image(run)
             assert replace(after, due_at=None) == replace(before, due_at=None), "turns, keys, blobs and all"
             assert await digest(target, before) == await digest(source, before)
