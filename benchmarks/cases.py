@@ -15,7 +15,7 @@ import msgspec
 from benchmarks import door, footprint, replaying, restoring, resuming
 from benchmarks import files as changing
 from benchmarks.conversation import log_ratio
-from benchmarks.engine import engine
+from benchmarks.engine import Engine, engine
 from benchmarks.latency import follow_ms, wake_ms
 from benchmarks.peers.peer import Peer, recovered
 from benchmarks.raw import RawSqlite
@@ -24,6 +24,7 @@ from benchmarks.stores import Store
 
 RUNS_AT_ONCE = 50
 LONG_RUN = 100_000
+FEW_RUNS, MANY_RUNS = 10, 1_000_000
 REPLAYED_CALLS = 2_000
 RECOVERED_STEPS = 200
 SNAPSHOT_SECONDS = 60.0
@@ -191,6 +192,33 @@ def length(setting: Setting, store: Store) -> Iterator[Result]:
     yield Result("length", store.world, rate, "appends/s", "a short run", ratio)
 
 
+def runs(setting: Setting, store: Store) -> Iterator[Result]:
+    """Steps, and new runs of one step each, beside a million runs that wait, against a store with ten of them."""
+    few, many = store.fresh_url(), store.fresh_url()
+    asyncio.run(door.let_wait(few, FEW_RUNS))
+    asyncio.run(door.let_wait(many, MANY_RUNS))
+
+    async def measure(rate: Callable[[Engine], Awaitable[float]]) -> tuple[float, float]:
+        rates: list[float] = []
+        ratios: list[float] = []
+        async with engine(few) as small, engine(many) as large:
+            before = await rate(small)
+            for _ in range(setting.rounds):
+                rates.append(await rate(large))
+                behind = await rate(small)
+                ratios.append(rates[-1] * 2 / (before + behind))
+                before = behind
+        return median(rates), median(ratios)
+
+    versus = f"{FEW_RUNS} runs"
+    rate, ratio = asyncio.run(measure(lambda found: found.rate(setting.seconds, 1)))
+    yield Result("runs", store.world, rate, "steps/s", versus, ratio)
+    rate, ratio = asyncio.run(measure(lambda found: found.rate(setting.seconds, RUNS_AT_ONCE)))
+    yield Result("runs_concurrent", store.world, rate, "steps/s", versus, ratio)
+    rate, ratio = asyncio.run(measure(lambda found: found.turn_rate(setting.seconds, RUNS_AT_ONCE)))
+    yield Result("runs_turns", store.world, rate, "new runs/s", versus, ratio)
+
+
 def snapshot(setting: Setting, store: Store) -> Iterator[Result]:
     """Fifty runs at once while somebody holds a snapshot open for a minute: the last quarter against the first."""
     if store.hold_snapshot is None:
@@ -299,6 +327,7 @@ CASES: dict[str, Case] = {
     "door_concurrent": door_many,
     "latency": latency,
     "length": length,
+    "runs": runs,
     "snapshot": snapshot,
     "peers_sequential": peers_sequential,
     "peers_concurrent": peers_concurrent,
@@ -318,7 +347,8 @@ ON_SQLITE = frozenset(
 """Those that are measured once, with the embedded default."""
 ARE_PEERS_HERE = all(find_spec(name) is not None for name in ("dbos", "langgraph"))
 """Whether the extra `bench` is installed."""
+_LONG = frozenset({"runs", "snapshot"})
+"""A minute, and several to make a million runs: `python -m benchmarks all`."""
 BY_DEFAULT = tuple(
-    name for name in CASES if name != "snapshot" and (ARE_PEERS_HERE or not name.startswith("peers_"))
+    name for name in CASES if name not in _LONG and (ARE_PEERS_HERE or not name.startswith("peers_"))
 )
-"""The snapshot takes its time: `python -m benchmarks all`."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from time import perf_counter
+from time import perf_counter, time
 
 import msgspec
 
@@ -66,24 +66,39 @@ async def holders(url: str, count: int) -> AsyncIterator[list[Holder]]:
     """`count` claimed runs in a fresh world."""
     async with open_world(url) as world:
         for number in range(count):
-            run = f"bench-{number}"
-            created = seal(run, RunCreated(agent="bench", nonce=bytes(16)))
-            submitted = seal(run, TurnSubmitted(input=b"null", input_digest=DIGEST), turn="start")
-            batch = Batch(
-                run,
-                new_batch_id(),
-                Keyed("start", DIGEST),
-                (submitted,),
-                Create("bench", created, MIN_READER),
-                queue=Submit("start"),
-            )
-            await world.append(batch)
+            await world.append(_begun(f"bench-{number}"))
         given = await world.claim(
             worker="bench", limit=count, lease_seconds=600, agents=None, reads=MIN_READER
         )
         if len(given.claimed) != count:
             raise ValueError(msgspec.json.encode(given))
         yield [Holder(world, claimed.claim) for claimed in given.claimed]
+
+
+async def let_wait(url: str, count: int, *, at_once: int = 2_000) -> None:
+    """So many runs that are due in a week: each has its place in every index, that of the queue too."""
+    due_at = time() + 7 * 86_400.0
+    async with open_world(url) as world:
+        for first in range(0, count, at_once):
+            numbers = range(first, min(first + at_once, count))
+            answers = await asyncio.gather(
+                *(world.append(_begun(f"waiting-{number}", due_at)) for number in numbers)
+            )
+            if not all(isinstance(answer, Committed) for answer in answers):
+                raise TypeError(f"the door answered {set(answers)}")
+
+
+def _begun(run: str, due_at: float | None = None) -> Batch:
+    created = seal(run, RunCreated(agent="bench", nonce=bytes(16)))
+    submitted = seal(run, TurnSubmitted(input=b"null", input_digest=DIGEST), turn="start")
+    return Batch(
+        run,
+        new_batch_id(),
+        Keyed("start", DIGEST),
+        (submitted,),
+        Create("bench", created, MIN_READER),
+        queue=Submit("start", due_at=due_at),
+    )
 
 
 async def append_rate(team: list[Holder], seconds: float) -> float:

@@ -19,7 +19,7 @@ async def no_op() -> dict[str, str]:
 
 
 class Engine:
-    """A journal with two agents: one works for a while, the other for a number of steps."""
+    """A journal whose agents work for a while, for one step, or for a number of them."""
 
     def __init__(self, url: str) -> None:
         self.journal = Journal(url)
@@ -35,6 +35,10 @@ class Engine:
             return count
 
         @self.journal.agent
+        async def one_step(turn: Turn, _: None) -> None:
+            await turn.step(no_op)
+
+        @self.journal.agent
         async def growth(turn: Turn, _: None) -> int:
             for _number in range(FEW):
                 await turn.step(no_op)
@@ -43,13 +47,26 @@ class Engine:
                 await turn.step(no_op)
             return rss_bytes() - before
 
-        self._steps_for, self._growth = steps_for, growth
+        self._steps_for, self._one_step, self._growth = steps_for, one_step, growth
 
     async def rate(self, seconds: float, runs: int) -> float:
         """Steps a second, of `runs` runs at once."""
         begun = perf_counter()
         counts = await asyncio.gather(*(self._steps_for.run(seconds) for _ in range(runs)))
         return sum(counts) / (perf_counter() - begun)
+
+    async def turn_rate(self, seconds: float, runs: int) -> float:
+        """New runs a second, each of one turn of one step; so many at once."""
+        count, begun = 0, perf_counter()
+
+        async def work() -> None:
+            nonlocal count
+            while perf_counter() - begun < seconds:
+                await self._one_step.run(None)
+                count += 1
+
+        await asyncio.gather(*(work() for _ in range(runs)))
+        return count / (perf_counter() - begun)
 
     async def growth_bytes(self) -> int:
         """Memory that one run takes on between its 10,000th and its 100,000th step."""

@@ -81,6 +81,11 @@ TARGETS: dict[tuple[str, str, str], Target] = {
     ("length", "sqlite", ""): Target("ratio", at_least=0.8),
     ("length", "postgres", ""): Target("ratio", at_least=0.8),
     ("length", "redis", ""): Target("ratio", at_least=0.8),
+    **{
+        (case, world, ""): Target("ratio", at_least=0.8)
+        for case in ("runs", "runs_concurrent", "runs_turns")
+        for world in ("sqlite", "postgres", "redis")
+    },
     ("snapshot", "postgres", ""): Target("ratio", at_least=0.8),
     ("replay", "sqlite", ""): Target("paced", at_most=10.0),  # µs a call
     ("now_live", "sqlite", ""): Target("paced", at_most=5.0),  # µs
