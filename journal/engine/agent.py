@@ -75,7 +75,9 @@ class Agent(Generic[I, O]):
         `ResultTimeout` after `timeout` seconds, while the turn goes on; `RunExists` if `run_id` was started
         with another input.
         """
-        handle = await self.submit(input, run_id=run_id, key=key)
+        handle = await self.journal.submit_encoded(
+            self.name, self.encode_input(input), self.output_codec, run_id=run_id, key=key, serve=True
+        )
         return await handle.settle(timeout, serve=True)
 
     async def submit(

@@ -30,6 +30,7 @@ from journal.engine.retrial import is_of_a_call
 
 if TYPE_CHECKING:
     from journal.engine.journal import Journal
+    from journal.engine.runtime import Runtime
 
 O = TypeVar("O")  # noqa: E741 - output
 _PAGE = 500
@@ -60,14 +61,14 @@ class Handle(Generic[O]):
         turn_id: str,
         codec: ValueCodec[O],
         *,
-        written: tuple[Record, ...] | None = None,
+        begun: "tuple[Runtime, tuple[Record, ...] | None] | None" = None,
     ) -> None:
         self.run_id = run_id
         self.turn_id = turn_id
         self._journal = journal
         self._codec = codec
-        self._written = written
-        """What submitting it has appended, until somebody waits for it; None: it was there before."""
+        self._begun = begun
+        """Where whoever has submitted it goes on to wait for it, and what that has appended, if anything."""
 
     @directing
     async def status(self) -> RunStatus:
@@ -93,10 +94,10 @@ class Handle(Generic[O]):
     @directing
     async def settle(self, timeout: float | None, *, serve: bool) -> O:
         """`result`; `serve` says to work on the run here as well."""
-        runtime = await self._journal.runtime()
+        begun, self._begun = self._begun, None
+        runtime, written = begun or (await self._journal.runtime(), None)
         try:
             async with asyncio.timeout(timeout) as scope:
-                written, self._written = self._written, None
                 ended = await runtime.until_ended(self.run_id, self.turn_id, serve=serve, written=written)
         except TimeoutError:
             if not scope.expired() or timeout is None:

@@ -18,10 +18,10 @@ from journal.core.clock import Clock, SystemClock
 from journal.core.codec import Blob, pack, seal
 from journal.core.errors import (
     InvalidOptions,
+    JournalError,
     KeyConflict,
     NotRetriable,
     RunBuilding,
-    RunBusy,
     RunExists,
     RunGone,
     RunNotFound,
@@ -59,7 +59,7 @@ from journal.engine.checkpoints import RunCheckpoints
 from journal.engine.directing import directing
 from journal.engine.fork import fork_run
 from journal.engine.handle import Handle
-from journal.engine.offering import maybe_submitted, offer, written_by
+from journal.engine.offering import maybe_submitted, offer, offer_turn, written_by
 from journal.engine.readonly import refuse_offline
 from journal.engine.retrial import plan_retry
 from journal.engine.run_docs import RunDocs
@@ -347,28 +347,23 @@ class Journal:
         *,
         run_id: str | None,
         key: str | None,
-        if_exists: Literal["error", "return"],
-        if_busy: Literal["queue", "reject"],
-        priority: int,
-        delay: float | None,
-        subject: str | None,
-        metadata: Mapping[str, str] | None,
+        if_exists: Literal["error", "return"] = "error",
+        if_busy: Literal["queue", "reject"] = "queue",
+        priority: int = 0,
+        delay: float | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        serve: bool = False,
     ) -> Handle[O]:
-        """Submit canonical bytes; what `Agent.submit` and `submit` come down to."""
+        """Submit canonical bytes; what `Agent.run`, `Agent.submit` and `submit` come down to.
+
+        `serve`: the turn is waited for next, and worked on here; also if the caller is cancelled while it is stored.
+        """
         if if_exists not in ("error", "return") or if_busy not in ("queue", "reject"):
             raise InvalidOptions("if_exists is 'error' or 'return', if_busy is 'queue' or 'reject'")
         run = new_run_id() if run_id is None else check_id(run_id, "run id")
         turn = START_KEY if key is None else check_id(key, "key")
         runtime = await self.runtime()
-        at_head: int | None = None
-        if run_id is not None and (info := await runtime.world.run(run)) is not None:
-            if info.agent != agent:
-                raise InvalidOptions(f"run {run!r} belongs to agent {info.agent!r}, not to {agent!r}")
-            if if_busy == "reject":
-                known = await runtime.world.turn(run, turn)
-                if known is None and info.turn is not None:
-                    raise RunBusy(run_id=run)
-                at_head = info.head if known is None else None
         value, blob = pack(data)
         digest = values.digest(data)
         created = RunCreated(
@@ -387,25 +382,23 @@ class Journal:
             Keyed(f"turn:{turn}", digest),
             (seal(run, TurnSubmitted(input=value, input_digest=digest, seed=new_seed()), turn=turn),),
             create=Create(agent, seal(run, created), MIN_READER),
-            at_head=at_head,
             queue=Submit(turn, priority, due_at),
             blobs=(blob,) if blob else (),
         )
         try:
-            answer = await offer(runtime.world, batch, self.clock)
+            answer = await offer_turn(
+                runtime.world, batch, self.clock, is_new=run_id is None, reject_busy=if_busy == "reject"
+            )
         except WorldUnavailable as error:
             raise maybe_submitted(error, run, key, is_new=run_id is None) from error
+        except asyncio.CancelledError:
+            if serve and not runtime.is_closing:
+                runtime.spawn(_serve_stored, runtime, batch, turn)
+            raise
         if isinstance(answer, KeyConflictAnswer) and if_exists == "error":
             raise RunExists(run_id=run) if key is None else KeyConflict(run_id=run, key=turn)
-        if not isinstance(answer, Committed | Duplicate | KeyConflictAnswer):
-            raise RunBusy(run_id=run)  # the head moved under if_busy="reject"
-        return Handle(
-            self,
-            run,
-            turn,
-            codec,
-            written=written_by(batch, answer) if isinstance(answer, Committed) else None,
-        )
+        written = written_by(batch, answer) if isinstance(answer, Committed) else None
+        return Handle(self, run, turn, codec, begun=(runtime, written) if serve else None)
 
     @property
     def checkpoints(self) -> RunCheckpoints:
@@ -609,3 +602,15 @@ class Journal:
 
 async def _as_coroutine(main: Callable[[], Awaitable[T]]) -> T:
     return await main()
+
+
+async def _serve_stored(runtime: Runtime, batch: Batch, turn: str) -> None:
+    """Whoever offered the batch has gone before the answer came: offer it once more, which stores it once."""
+    try:
+        answer = await offer_turn(runtime.world, batch, runtime.clock)
+    except JournalError as error:
+        told = type(error).__qualname__
+        runtime.log.warning("turn is not worked on here", run=batch.run, turn=turn, error=told)
+    else:
+        if isinstance(answer, Committed | Duplicate):
+            runtime.serve(batch.run, turn)

@@ -6,16 +6,35 @@ repeated under the same ids; so the error names them.
 
 import asyncio
 
+from msgspec.structs import replace
+
 from journal.core.clock import Clock
 from journal.core.errors import (
+    InvalidOptions,
     RunBuilding,
+    RunBusy,
     RunClosed,
     RunGone,
     RunNotFound,
     WorldError,
     WorldUnavailable,
 )
-from journal.core.ports import Answer, Batch, Building, Closed, Committed, Gone, NoRun, Unknown, World
+from journal.core.ports import (
+    Answer,
+    Batch,
+    Building,
+    Closed,
+    Committed,
+    Duplicate,
+    Gone,
+    HeadMoved,
+    KeyConflict,
+    NoRun,
+    RunInfo,
+    Submit,
+    Unknown,
+    World,
+)
 from journal.core.records import Record
 
 OFFER_SECONDS = 30.0
@@ -56,6 +75,42 @@ async def offer(world: World, batch: Batch, clock: Clock) -> Answer:
                 delay = min(delay * 2, _LONGEST_DELAY)
             case _:
                 return answer
+
+
+async def offer_turn(
+    world: World, batch: Batch, clock: Clock, *, is_new: bool = False, reject_busy: bool = False
+) -> Committed | Duplicate | KeyConflict:
+    """Submit the turn of `batch`, which creates its run if there is none; `is_new`: nobody else knows of that run.
+
+    Raises as `offer`, and `InvalidOptions` if the run is another agent's; `RunBusy` if another turn of it has not
+    ended and `reject_busy` says so.
+    """
+    assert batch.create is not None
+    assert isinstance(batch.queue, Submit)
+    agent, turn = batch.create.agent, batch.queue.turn
+    while True:
+        info = None if is_new else await world.run(batch.run)
+        at_head = None if is_new else 0  # a run that somebody creates meanwhile may be another agent's
+        if info is not None:
+            _check_agent(info, agent)
+            at_head = None
+            if reject_busy and await world.turn(batch.run, turn) is None:
+                if info.turn is not None:
+                    raise RunBusy(run_id=batch.run)
+                at_head = info.head
+        answer = await offer(world, replace(batch, at_head=at_head), clock)
+        if isinstance(answer, Committed):
+            return answer
+        if info is None and (info := await world.run(batch.run)) is not None:
+            _check_agent(info, agent)
+        if isinstance(answer, Duplicate | KeyConflict):
+            return answer
+        assert isinstance(answer, HeadMoved), f"no other refusal is left: {answer}"
+
+
+def _check_agent(info: RunInfo, agent: str) -> None:
+    if info.agent != agent:
+        raise InvalidOptions(f"run {info.run!r} belongs to agent {info.agent!r}, not to {agent!r}")
 
 
 def written_by(batch: Batch, landed: Committed) -> tuple[Record, ...]:

@@ -11,6 +11,7 @@ import socket
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,7 +19,14 @@ import anyio.abc
 
 from journal.core.clock import Clock
 from journal.core.codec import open_record
-from journal.core.errors import ControlFlow, HandlerAborted, InvalidOptions, JournalError
+from journal.core.errors import (
+    ControlFlow,
+    HandlerAborted,
+    InvalidOptions,
+    JournalError,
+    RunNotFound,
+    TurnNotFound,
+)
 from journal.core.ports import Claimed, Claims, Release, World
 from journal.core.records import MIN_READER, Record, TurnBlocked, TurnFinished
 from journal.engine.attempt import Attempt, Ended
@@ -37,12 +45,14 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.5
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 1.0
+_UNAWAITED_POLL_SECONDS = 10.0
+"""For a turn that nobody here waits for any more: there may be many, parked for long."""
 _SAY_SO_SECONDS = 3.0
 """So long another holder is waited for without a word."""
 _COULD_NOT_START_SECONDS = 1.0
 """How long a run is left alone by all that could not be started (its resources failed): no hot loop."""
 _UNSEEN = Ended()
-TurnKey = tuple[str, str]
+Waiters = set[asyncio.Future[Ended]]
 
 
 class Runtime:
@@ -70,8 +80,8 @@ class Runtime:
         self._resources: asyncio.Future[Any] | None = None
         self.resources_failed = 0
         """How often on end the resources could not be had."""
-        self._waiters: dict[TurnKey, set[asyncio.Future[Ended]]] = {}
-        self._servers: set[str] = set()
+        self._served: dict[str, dict[str, Waiters]] = {}
+        """By run, the turns that this process works on until they have ended; who waited for one may be gone."""
         self._looking = False
         self._flusher = Flusher()
         self._asked: asyncio.Queue[tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...]]]
@@ -124,8 +134,8 @@ class Runtime:
         finally:
             self.is_closing = True
             self.journal.forget(self)
-            for waiters in self._waiters.values():
-                for waiter in waiters:
+            for turns in self._served.values():
+                for waiter in chain.from_iterable(turns.values()):
                     waiter.cancel()
 
     async def _stop_attempts(self) -> None:
@@ -271,7 +281,7 @@ class Runtime:
 
     def turn_ended(self, run: str, turn: str, ended: Ended = _UNSEEN) -> None:
         """The turn finished or is blocked."""
-        for waiter in self._waiters.pop((run, turn), set()):
+        for waiter in self._served.get(run, {}).pop(turn, ()):
             if not waiter.done():
                 waiter.set_result(ended)
 
@@ -279,7 +289,7 @@ class Runtime:
         """The turn stopped here without an end. Those who wait are told only if waiting on makes no sense."""
         cause = error.cause if isinstance(error, HandlerAborted) else error
         if isinstance(cause, Exception):
-            for waiter in self._waiters.pop((run, turn), set()):
+            for waiter in self._served.get(run, {}).pop(turn, ()):
                 if not waiter.done():
                     waiter.set_exception(cause)
 
@@ -290,23 +300,33 @@ class Runtime:
 
         `written`: what has just been appended to submit it, which spares looks at the store.
         """
-        if written is None and await self._has_ended(run, turn):
-            return _UNSEEN
+        if self.is_closing:
+            raise asyncio.CancelledError  # as those hear of it who have waited longer
+        try:
+            if written is None and await self._has_ended(run, turn):
+                return _UNSEEN
+        except asyncio.CancelledError:
+            if serve:
+                self.serve(run, turn)
+            raise
         self._refuse_own(run, turn)
         if not serve:
             return await self._follow_to_end(run, turn)
         waiter: asyncio.Future[Ended] = self._loop.create_future()
-        self._waiters.setdefault((run, turn), set()).add(waiter)
-        if run not in self._servers:
-            self._servers.add(run)
-            self.spawn(self._serve, run, written or ())
+        waiters = self.serve(run, turn, written or ())
+        waiters.add(waiter)
         try:
             return await waiter
         finally:
-            waiting = self._waiters.get((run, turn), set())
-            waiting.discard(waiter)
-            if not waiting:
-                self._waiters.pop((run, turn), None)
+            waiters.discard(waiter)
+
+    def serve(self, run: str, turn: str, written: tuple[Record, ...] = ()) -> Waiters:
+        """Work on that turn until it has ended, awaited or not; those who wait for it."""
+        turns = self._served.get(run)
+        if turns is None:
+            turns = self._served[run] = {}
+            self.spawn(self._serve, run, written)
+        return turns.setdefault(turn, set())
 
     def _refuse_own(self, run: str, turn: str) -> None:
         """Whoever waits is within a turn of that run itself: it would be for ever, since turns come one by one."""
@@ -327,11 +347,17 @@ class Runtime:
         if info is not None and info.finished is not None:
             return True
         state = await self.world.run(run)
-        return state is not None and (state.closed or (state.status == "blocked" and state.turn == turn))
+        if state is None:
+            raise RunNotFound(run_id=run, world=self.world.url)
+        if info is None:
+            raise TurnNotFound(run_id=run, turn_id=turn)
+        return state.closed or (state.status == "blocked" and state.turn == turn)
 
     async def _follow_to_end(self, run: str, turn: str) -> Ended:
         state = await self.world.run(run)
-        offset = f"{state.head if state else 0:016d}_{0:016d}"
+        if state is None:
+            raise RunNotFound(run_id=run, world=self.world.url)
+        offset = f"{state.head:016d}_{0:016d}"
         stream = self.world.follow(run, offset=offset)
         if await self._has_ended(run, turn):
             return _UNSEEN
@@ -344,31 +370,46 @@ class Runtime:
         return _UNSEEN
 
     async def _serve(self, run: str, written: tuple[Record, ...]) -> None:
-        """Work on `run` while somebody here waits for one of its turns, or until those turns have ended."""
+        """Work on `run` until those of its turns have ended that were asked for here."""
+        turns = self._served[run]
         since: float | None = self.clock.boottime()
         try:
             while True:
                 claims, asked = await self.claim(agents=None, run=run)
                 if claims.claimed:
                     await self.work(claims.claimed[0], asked, written)
+                    written = ()  # should it not have been the log after all, the next attempt reads
                     since = self.clock.boottime()
                 elif since is not None and self.clock.boottime() >= since + _SAY_SO_SECONDS:
                     await self._say_who_is_waited_for(run)
                     since = None
-                waiting = [key for key in self._waiters if key[0] == run]
-                for key in waiting:
-                    if await self._has_ended(*key):
-                        self.turn_ended(*key)
-                if not any(key[0] == run for key in self._waiters):
-                    return  # no await since this was looked up: nobody can slip in before `finally`
+                for turn in list(turns):
+                    if await self._has_ended(run, turn):
+                        self.turn_ended(run, turn)
+                if not turns:
+                    break  # no await since this was looked up: nobody can slip in
                 if not claims.claimed:
-                    due = claims.next_due_seconds
-                    await self.world.wait_for_work(_POLL_SECONDS if due is None else min(due, _POLL_SECONDS))
+                    await self._wait_to_claim(turns, claims.next_due_seconds)
         except Exception as error:  # noqa: BLE001 - told to those who wait
-            for key in [key for key in self._waiters if key[0] == run]:
-                self.turn_lost(*key, error)
-        finally:
-            self._servers.discard(run)
+            for turn, waiters in list(turns.items()):
+                if not waiters:
+                    self.log.warning(
+                        "turn is not worked on here any more", run=run, turn=turn, **_told(error)
+                    )
+                self.turn_lost(run, turn, error)
+        del self._served[run]
+
+    async def _wait_to_claim(self, turns: dict[str, Waiters], due_seconds: float | None) -> None:
+        """Until one of them may be claimable; longer where nobody waits for any, as long as that is so."""
+        until = self.clock.boottime() + _UNAWAITED_POLL_SECONDS
+        while True:
+            begun = self.clock.boottime()
+            longest = _POLL_SECONDS if due_seconds is None else min(due_seconds, _POLL_SECONDS)
+            await self.world.wait_for_work(longest)
+            now = self.clock.boottime()
+            if now < begun + longest or longest < _POLL_SECONDS or any(turns.values()) or now >= until:
+                return
+            due_seconds = None if due_seconds is None else due_seconds - (now - begun)
 
     async def _say_who_is_waited_for(self, run: str) -> None:
         """Say why nothing happens here: a holder that died may have a while of its lease left."""

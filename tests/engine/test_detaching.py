@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from journal import Journal, Turn
+from journal import Journal, ResultTimeout, Turn
 from journal.engine.agent import Agent
 
 uvicorn = pytest.importorskip("uvicorn")
@@ -85,3 +85,100 @@ async def test_an_http_client_that_disconnects_leaves_the_run_alone(url: str) ->
             log = [r.type for r in await journal.read("r")]
             assert (log.count("turn.submitted"), log.count("turn.started")) == (1, 1)
     assert ran == ["hello"]
+
+
+async def is_there(journal: Journal, run: str) -> bool:
+    return await (await journal.runtime()).world.run(run) is not None
+
+
+async def until_ended(journal: Journal, run: str, turn: str) -> str:
+    """Nobody waits for the turn itself."""
+    while (status := await (await journal.handle(run, turn)).status()) in ("pending", "running"):
+        await asyncio.sleep(0.02)
+    return status
+
+
+async def test_a_turn_behind_another_goes_on_without_its_awaiter(url: str) -> None:
+    """Nor does a time-out stop it: `run` has said that this process works on it."""
+    go = asyncio.Event()
+
+    async def wait(number: int) -> int:
+        await go.wait()
+        return number
+
+    async with Journal(url) as journal:
+
+        @journal.agent
+        async def work(turn: Turn, number: int) -> int:
+            return await turn.step(wait, number)
+
+        first = asyncio.create_task(work.run(1, run_id="r"))
+        second = asyncio.create_task(work.run(2, run_id="r", key="second"))
+        while not await is_there(journal, "r") or len(await journal.read("r")) < 3:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ResultTimeout):
+            await work.run(3, run_id="r", key="third", timeout=0.05)
+        second.cancel()
+        await asyncio.wait([second])
+        go.set()
+        async with asyncio.timeout(30):
+            assert await first == 1
+            assert await until_ended(journal, "r", "second") == "succeeded"
+            assert await until_ended(journal, "r", "third") == "succeeded"
+        assert second.cancelled()
+
+
+async def test_whoever_goes_while_the_turn_is_being_stored(url: str) -> None:
+    """After so many passes of the loop, wherever that is: what was stored is worked on, by nobody but this process."""
+    passes = range(24)
+    async with Journal(url) as journal:
+
+        @journal.agent
+        async def work(turn: Turn, number: int) -> int:
+            return number
+
+        for number in passes:
+            task = asyncio.create_task(work.run(number, run_id=f"r{number}"))
+            for _ in range(number):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        ended = 0
+        async with asyncio.timeout(30):
+            for number in passes:
+                if await is_there(journal, f"r{number}"):
+                    assert await until_ended(journal, f"r{number}", "start") == "succeeded"
+                    ended += 1
+    assert ended, "some were stored"
+
+
+async def test_whoever_comes_back_hears_of_the_end_at_once(url: str) -> None:
+    """Of a turn that this process has worked on for nobody, and that another has ended."""
+    async with Journal(url) as ours, Journal(url) as theirs:
+
+        @ours.agent(name="work")
+        async def work(turn: Turn, what: str) -> str:
+            return what
+
+        @theirs.agent(name="work")
+        async def work_too(turn: Turn, what: str) -> str:
+            return await turn.step(wait, what)
+
+        inside, go = asyncio.Event(), asyncio.Event()
+
+        async def wait(what: str) -> str:
+            inside.set()
+            await go.wait()
+            return what + "!"
+
+        at_work = asyncio.create_task(work_too.run("x", run_id="r"))
+        await inside.wait()
+        with pytest.raises(ResultTimeout):
+            await work.run("x", run_id="r", timeout=0.2)
+        await asyncio.sleep(1.5)  # it looks less often by now
+        again = asyncio.create_task(work.run("x", run_id="r"))
+        await asyncio.sleep(0.1)
+        go.set()
+        async with asyncio.timeout(5):
+            assert await again == "x!"
+        assert await at_work == "x!"
