@@ -197,6 +197,7 @@ def runs(setting: Setting, store: Store) -> Iterator[Result]:
     few, many = store.fresh_url(), store.fresh_url()
     asyncio.run(door.let_wait(few, FEW_RUNS))
     asyncio.run(door.let_wait(many, MANY_RUNS))
+    store.settle()
 
     async def measure(rate: Callable[[Engine], Awaitable[float]]) -> tuple[float, float]:
         rates: list[float] = []

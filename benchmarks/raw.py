@@ -126,6 +126,15 @@ def create_database(url: str, name: str) -> None:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
 
 
+def settle_postgres(url: str) -> None:
+    """What autovacuum and the checkpointer are about to do."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("vacuum (analyze)")
+        connection.execute("checkpoint")
+
+
 @contextmanager
 def open_snapshot(url: str) -> Iterator[None]:
     """A transaction that sees the database as it is now, and so keeps vacuum from its work."""

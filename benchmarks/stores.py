@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.raw import RawPostgres, RawRedis, RawSqlite, create_database, open_snapshot
+from benchmarks.raw import RawPostgres, RawRedis, RawSqlite, create_database, open_snapshot, settle_postgres
 
 
 class Raw(AbstractContextManager["Raw"], Protocol):
@@ -26,6 +26,8 @@ Peers = Callable[[int, Path], dict[str, str]]
 class Store:
     """A store under measurement."""
 
+    settle: Callable[[], None] = staticmethod(lambda: None)
+    """Does at once what the store would do by itself after much was written, so that it is not measured."""
     hold_snapshot: Callable[[], AbstractContextManager[object]] | None = None
     """Keeps what the store holds now from being cleaned up, where there is such a thing."""
 
@@ -73,6 +75,7 @@ def postgres(_: Path) -> Iterator[Store]:
             return found
 
         store = Store("postgres", lambda n: f"{url}?schema=bench_{n}", lambda: RawPostgres(url), peers)
+        store.settle = lambda: settle_postgres(url)
         store.hold_snapshot = lambda: open_snapshot(url)
         yield store
 
