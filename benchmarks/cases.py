@@ -26,6 +26,7 @@ RUNS_AT_ONCE = 50
 LONG_RUN = 100_000
 FEW_RUNS, MANY_RUNS = 10, 1_000_000
 REPLAYED_CALLS = 2_000
+RESUMED_TIMES = 3
 RECOVERED_STEPS = 200
 SNAPSHOT_SECONDS = 60.0
 WORK_SECONDS = 150e-6
@@ -284,9 +285,12 @@ def replay(setting: Setting, store: Store) -> Iterator[Result]:
         yield Result(name, store.world, seconds * 1e6, "µs a call", "", None, loop)
     ours, bare = (max(rates) for rates in zip(*folds, strict=True))
     yield Result("fold", store.world, ours, "records/s", "msgspec alone", ours / bare)
-    found, _ = asyncio.run(replaying.replayed(store.fresh_url(), LONG_RUN // 2))
-    seconds = found.first_live - found.started
-    yield Result("resume", store.world, seconds, "s to the first live call", "", None, found.loop_ms)
+    resumed = [
+        asyncio.run(replaying.replayed(store.fresh_url(), LONG_RUN // 2))[0]
+        for _round in range(min(setting.rounds, RESUMED_TIMES))
+    ]
+    seconds, loop = min((found.first_live - found.started, found.loop_ms) for found in resumed)
+    yield Result("resume", store.world, seconds, "s to the first live call", "", None, loop)
 
 
 def resume_turns(_: Setting, store: Store) -> Iterator[Result]:
