@@ -73,7 +73,7 @@ class Agent(Generic[I, O]):
         Serves as a worker for its own run. Cancelling it only detaches: the run goes on while this process
         lives, and the same call attaches to it again. Raises `TurnFailed`, `TurnCancelled`, `TurnBlocked`;
         `ResultTimeout` after `timeout` seconds, while the turn goes on; `RunExists` if `run_id` was started
-        with another input.
+        with another input, `InvalidOptions` if by another agent.
         """
         handle = await self.journal.submit_encoded(
             self.name, self.encode_input(input), self.output_codec, run_id=run_id, key=key, serve=True

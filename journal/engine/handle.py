@@ -87,7 +87,8 @@ class Handle(Generic[O]):
     async def result(self, timeout: float | None = None) -> O:
         """Wait until a worker has ended the turn and return its output; it does not work on it here.
 
-        Raises `TurnFailed`, `TurnCancelled`, `TurnBlocked`, and `ResultTimeout` after `timeout` seconds.
+        Raises `TurnFailed`, `TurnCancelled`, `TurnBlocked`, and `ResultTimeout` after `timeout` seconds; `RunNotFound`
+        or `TurnNotFound` for what is not in the store.
         """
         return await self.settle(timeout, serve=False)
 

@@ -306,7 +306,7 @@ class Runtime:
             if written is None and await self._has_ended(run, turn):
                 return _UNSEEN
         except asyncio.CancelledError:
-            if serve:
+            if serve and not self.is_closing:
                 self.serve(run, turn)
             raise
         self._refuse_own(run, turn)

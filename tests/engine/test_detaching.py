@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -128,9 +129,10 @@ async def test_a_turn_behind_another_goes_on_without_its_awaiter(url: str) -> No
         assert second.cancelled()
 
 
-async def test_whoever_goes_while_the_turn_is_being_stored(url: str) -> None:
+@pytest.mark.parametrize("is_known", [False, True], ids=["new", "submitted before"])
+async def test_whoever_goes_while_the_turn_is_being_stored(url: str, is_known: bool) -> None:
     """After so many passes of the loop, wherever that is: what was stored is worked on, by nobody but this process."""
-    passes = range(24)
+    passes = range(1, 24)
     async with Journal(url) as journal:
 
         @journal.agent
@@ -138,6 +140,8 @@ async def test_whoever_goes_while_the_turn_is_being_stored(url: str) -> None:
             return number
 
         for number in passes:
+            if is_known:
+                await work.submit(number, run_id=f"r{number}")
             task = asyncio.create_task(work.run(number, run_id=f"r{number}"))
             for _ in range(number):
                 await asyncio.sleep(0)
@@ -149,10 +153,10 @@ async def test_whoever_goes_while_the_turn_is_being_stored(url: str) -> None:
                 if await is_there(journal, f"r{number}"):
                     assert await until_ended(journal, f"r{number}", "start") == "succeeded"
                     ended += 1
-    assert ended, "some were stored"
+    assert ended == len(passes) if is_known else ended, "some were stored"
 
 
-async def test_whoever_comes_back_hears_of_the_end_at_once(url: str) -> None:
+async def test_whoever_comes_back_hears_of_the_end_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a turn that this process has worked on for nobody, and that another has ended."""
     async with Journal(url) as ours, Journal(url) as theirs:
 
@@ -175,7 +179,18 @@ async def test_whoever_comes_back_hears_of_the_end_at_once(url: str) -> None:
         await inside.wait()
         with pytest.raises(ResultTimeout):
             await work.run("x", run_id="r", timeout=0.2)
-        await asyncio.sleep(1.5)  # it looks less often by now
+        asked = 0
+        world = (await ours.runtime()).world
+        claim = world.claim
+
+        def counted(**how: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return claim(**how)
+
+        monkeypatch.setattr(world, "claim", counted)
+        await asyncio.sleep(3.5)
+        assert asked <= 2, "it looks less often than every second, where nobody waits"
         again = asyncio.create_task(work.run("x", run_id="r"))
         await asyncio.sleep(0.1)
         go.set()
