@@ -131,7 +131,7 @@ async def test_a_turn_behind_another_goes_on_without_its_awaiter(url: str) -> No
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["new", "submitted before"])
 async def test_whoever_goes_while_the_turn_is_being_stored(url: str, is_known: bool) -> None:
-    """After so many passes of the loop, wherever that is: what was stored is worked on, by nobody but this process."""
+    """After so many passes of the loop, wherever that is: it is stored and worked on, by nobody but this process."""
     passes = range(1, 24)
     async with Journal(url) as journal:
 
@@ -147,13 +147,11 @@ async def test_whoever_goes_while_the_turn_is_being_stored(url: str, is_known: b
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        ended = 0
         async with asyncio.timeout(30):
             for number in passes:
-                if await is_there(journal, f"r{number}"):
-                    assert await until_ended(journal, f"r{number}", "start") == "succeeded"
-                    ended += 1
-    assert ended == len(passes) if is_known else ended, "some were stored"
+                while not await is_there(journal, f"r{number}"):
+                    await asyncio.sleep(0.01)
+                assert await until_ended(journal, f"r{number}", "start") == "succeeded"
 
 
 async def test_whoever_comes_back_hears_of_the_end_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +187,8 @@ async def test_whoever_comes_back_hears_of_the_end_at_once(url: str, monkeypatch
             return claim(**how)
 
         monkeypatch.setattr(world, "claim", counted)
-        await asyncio.sleep(3.5)
-        assert asked <= 2, "it looks less often than every second, where nobody waits"
+        await asyncio.sleep(5.5)
+        assert asked <= 3, "it looks less often than every second, where nobody waits"
         again = asyncio.create_task(work.run("x", run_id="r"))
         await asyncio.sleep(0.1)
         go.set()
